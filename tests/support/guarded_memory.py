@@ -14,7 +14,7 @@ import random
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -62,11 +62,12 @@ from reput.kernels.records.property_slices import find_property_slices
 from reput.kernels.records.proven_records import PLACE_WORDS
 from reput.kernels.records.record_batch import SCHEMA, record_batch
 from reput.kernels.records.record_encode import encode, measure
+from reput.kernels.records.record_form import RecordForm
 from reput.kernels.records.record_scan import RecordScanner, ScanLevel, read_records_at
 from reput.kernels.records.record_search import GapFinder, find_proven, find_record, unknown_times
 from reput.kernels.records.tags import keep_matching_tags
 from reput.kernels.records.timer_records import read_timer_records
-from reput.kernels.wire.ack_frames import MARK, AckForm
+from reput.kernels.wire.ack_frames import NUMBERS, AckForm
 from reput.kernels.wire.pull_frames import MARK as NUMBER
 from reput.kernels.wire.pull_frames import AnswerTexts, PullReader, write_found
 from reput.kernels.wire.send_back_frames import SendBacks
@@ -431,33 +432,40 @@ def encode_columns() -> int:
 
 def ack_frames() -> int:
     """Frames that are whole, cut at every length, or damaged, and a log that ends where the memory ends."""
-    header = (b'{"code":1,"e":"h ', b'","offset":"', b'","opaque":', b"}")
-    record = Record(body=b'{"ao":%d}' % MARK, topic=b"t", properties=b"UNIQ_KEY\x01%d\x02" % MARK).pack()
-    first = record.index(b"%d" % MARK)
+    header = (b'{"code":1,"e":"', b" ", b" ", b" ", b" h ", b'","offset":"', b'","opaque":', b"}")
+
+    def ack(numbers: Sequence[int]) -> bytes:
+        start, pop_time, _, revive_qid, offset, _, _, slot_ms = numbers
+        body = b'{"ao":%d,"pt":%d,"so":%d}' % (offset, pop_time, start)
+        return Record(body=body, topic=b"t", properties=b"UNIQ_KEY\x01%d@%d,%d" % (offset, revive_qid, slot_ms)).pack()
+
+    size = len(ack([10**17] * NUMBERS))
     answers, logs = Guarded(1 << 12), Guarded(1 << 14)
     form = AckForm(
-        texts=header, numbers=(1, 2), record=record, offsets_at=(first, record.index(b"%d" % MARK, first + 1)),
-        queue=0, answer=(b"{", b"}"), answers=answers.at_end(bytes(100)),
+        texts=header, numbers=(0, 1, 2, 3, 5, 6), record=RecordForm(ack, NUMBERS), queue=0, answer=(b"{", b"}"),
+        answers=answers.at_end(bytes(100)),
     )  # fmt: skip
-    form.begin(1, (0, 10**18))
-    next_offsets, count = np.zeros(1, np.int64), 0
+    form.begin(1, (0, 10**18), 8, 10**17, (0, 2 * 10**18))
+    next_offsets, count, taken = np.zeros(1, np.int64), 0, 0
     for _ in range(60):
         whole = b""
         for _ in range(_RANDOM.randrange(1, 5)):
-            numbers = [b"%d" % _RANDOM.choice([0, 7, 10, 999, 10**17, 10**18]) for _ in range(3)]
+            numbers = [b"%d" % _RANDOM.choice([0, 7, 10, 999, *[10**17] * 8, 10**18]) for _ in range(7)]
+            numbers[3] = b"%d" % _RANDOM.choice([0, 7, 7, 7, 8])
             text = b"".join(text + number for text, number in zip(header, [*numbers, b""], strict=True))
             whole += struct.pack(">ii", len(text) + 4, len(text)) + text
         contents = [whole[:size] for size in range(len(whole) + 1)] + [damaged(whole) for _ in range(100)]
         for content in contents:
             for data in placed(content):
                 count += 1
-                room = logs.at_end(bytes(_RANDOM.choice([0, 1, len(record) - 34, len(record), 2 * len(record), 1000])))
-                form.take(
+                room = logs.at_end(bytes(_RANDOM.choice([0, 1, size - 5 * 17, size, 2 * size, 1000])))
+                taken += form.take(
                     data.ctypes.data,
                     data.ctypes.data + data.size,
                     LogRoom(room.data, room.ctypes.data, 0, 1, next_offsets.ctypes.data),
                 )
                 form.take_answers()
+    assert taken > 100, taken
     return count
 
 

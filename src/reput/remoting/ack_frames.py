@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from reput.formats.java import INT32_MAX
 from reput.formats.remoting import FRAME_HEAD, LENGTH_SIZE
 from reput.remoting.codes import VERSION, RequestCode
 from reput.remoting.command import decode_command
-from reput.remoting.extra_info import ExtraInfo, decode_extra_info
+from reput.remoting.extra_info import ExtraInfo
 from reput.remoting.header import decode_header
 from reput.remoting.pop_headers import AckMessageRequestHeader, PopKey
 
@@ -21,10 +22,12 @@ ACK_BEGIN = b'{"code":%d,' % RequestCode.ACK_MESSAGE
 _VALUES = re.compile(rb'("offset":"|"extraInfo":"|"opaque":)([^"\\,}\x00-\x1f]{1,400})')
 _PARTS = 10
 _NAMES = [b'"extraInfo":"', b'"offset":"', b'"opaque":']
+#: A handle: start offset, pop time, invisible time, revive queue, words that the handles of a queue share, a last word.
+_HANDLE = re.compile(rb"([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,18}) ([0-9]{1,10})( [^ ]* [^ ]* (?:.* )?)[0-9]+")
 #: Values that prove a form: extraInfo, offset and opaque.
 _PROOF = [b"1000000001", b"1000000002", b"1000000003"]
-#: Forms and handles that are kept, and the bytes of the longest header.
-_MOST_FORMS, _MOST_HANDLES, _LONGEST_HEADER = 4096, 4096, 1024
+#: Forms that are kept, and the bytes of the longest header.
+_MOST_FORMS, _LONGEST_HEADER = 4096, 1024
 _MOST_DIGITS, _ZERO = 18, ord("0")
 
 #: The header of the answer to an ack that was taken, around opaque, as `encode_command` writes it.
@@ -34,24 +37,34 @@ TAKEN = (
 )
 
 
-class AckFrame(NamedTuple):
-    """A request that acks one message by its queue offset and the handle `info`.
+@dataclass(frozen=True, slots=True, eq=False)
+class AckHeaderForm:
+    """Common parts of the acks of one group from one queue.
 
     Attributes:
-        texts: The header around its three numbers: offset, opaque, and the handle's last word. The acks of other
-            messages with this handle have the same texts.
-        numbers: Which of these is the offset, and which is opaque.
+        queue: What they ack messages of.
+        broker_name: Of the broker that popped.
+        texts: A header around its seven numbers.
+        numbers: Which of these is start offset, pop time, invisible time, revive queue, offset, opaque; one is none of
+            these: the handle's last word.
     """
 
     queue: PopKey
+    broker_name: str
+    texts: tuple[bytes, ...]
+    numbers: tuple[int, ...]
+
+
+class AckFrame(NamedTuple):
+    """A request that acks one message by its queue offset and the handle `info`."""
+
+    form: AckHeaderForm
     info: ExtraInfo
     offset: int
     opaque: int
-    texts: tuple[bytes, ...]
-    numbers: tuple[int, int]
 
 
-class _Form(NamedTuple):
+class _Header(NamedTuple):
     """A header but for its three values, and where these are: extraInfo, offset and opaque."""
 
     queue: PopKey
@@ -62,9 +75,8 @@ def decode_plain_ack(frame: memoryview) -> AckFrame | None:
     """The ack of a whole frame; None if it is none, or `decode_command` has to look at it.
 
     The first ack of a group from a queue takes as long as there, the next ones a tenth. They have the same header but
-    for offset, extraInfo and opaque: what is left of it without these values is its form. A new form is decoded with
-    three values that it has nowhere else, which proves where each stands. The handles of one pop's messages differ in
-    the last word, the offset, which nobody reads.
+    for offset, opaque, and the numbers of extraInfo, the handle: what is left of it without these values is its form. A
+    new form is decoded with three values that it has nowhere else, which proves where each stands.
     """
     size = len(frame) - FRAME_HEAD.size
     if size > _LONGEST_HEADER or int.from_bytes(frame[LENGTH_SIZE : FRAME_HEAD.size]) != size:
@@ -74,28 +86,46 @@ def decode_plain_ack(frame: memoryview) -> AckFrame | None:
         return None
     values = parts[2::3]
     del parts[2::3]
-    form = _form(tuple(parts))
+    header = _header(tuple(parts))
+    if header is None:
+        return None
+    info_at, offset_at, opaque_at = header.places
+    digits, number, handle = values[offset_at], values[opaque_at], _HANDLE.fullmatch(values[info_at])
+    if handle is None or not (digits.isdigit() and number.isdigit() and max(len(digits), len(number)) <= _MOST_DIGITS):
+        return None
+    *words, rest = handle.groups()
+    opaque, (start, pop_time, invisible_time, revive_qid) = int(number), map(int, words)
+    if max(opaque, revive_qid) > INT32_MAX or (number[0] == _ZERO and len(number) > 1):  # the latter is no JSON
+        return None
+    form = _form(tuple(parts), rest)
     if form is None:
         return None
-    queue, (info_at, offset_at, opaque_at) = form
-    digits, number = values[offset_at], values[opaque_at]
-    if not (digits.isdigit() and number.isdigit() and len(digits) <= _MOST_DIGITS and len(number) <= _MOST_DIGITS):
-        return None
-    opaque = int(number)
-    if opaque > INT32_MAX or (number[0] == _ZERO and len(number) > 1):  # the latter is no JSON
-        return None
-    handle = values[info_at].rpartition(b" ")[0]
-    info = _info(handle)
-    if info is None:
-        return None
-    texts = [parts[0] + parts[1], parts[2] + parts[3], parts[4] + parts[5], parts[6]]
-    texts[info_at] += handle + b" "
-    return AckFrame(queue, info, int(digits), opaque, tuple(texts), (offset_at, opaque_at))
+    return AckFrame(form, ExtraInfo(start, pop_time, invisible_time, revive_qid, form.broker_name), int(digits), opaque)
 
 
 @lru_cache(_MOST_FORMS)
-def _form(texts: tuple[bytes, ...]) -> _Form | None:
-    """The form with these texts around its values; None if it is no plain ack."""
+def _form(texts: tuple[bytes, ...], rest: bytes) -> AckHeaderForm | None:
+    """The form with these texts around its values, and this one behind the first four words of its handle."""
+    header = _header(texts)
+    assert header is not None
+    try:
+        broker_name = rest.split(b" ")[2].decode()
+    except UnicodeDecodeError:
+        return None
+    info_at, offset_at, opaque_at = header.places
+    around = [texts[0] + texts[1], texts[2] + texts[3], texts[4] + texts[5], texts[6]]
+    in_handle = [b" ", b" ", b" ", rest]
+    words = range(info_at, info_at + len(in_handle))
+    after = len(in_handle)  # what stands behind the handle comes after so many more numbers
+    places = (at + after if at > info_at else at for at in (offset_at, opaque_at))
+    return AckHeaderForm(
+        header.queue, broker_name, (*around[: info_at + 1], *in_handle, *around[info_at + 1 :]), (*words, *places)
+    )
+
+
+@lru_cache(_MOST_FORMS)
+def _header(texts: tuple[bytes, ...]) -> _Header | None:
+    """The header with these texts around its values; None if it is no plain ack."""
     around, names = b"".join(texts), list(texts[1::2])
     if b"\\" in around or sorted(names) != _NAMES or any(value in around for value in _PROOF):
         return None
@@ -112,13 +142,4 @@ def _form(texts: tuple[bytes, ...]) -> _Form | None:
         return None
     queue = PopKey(ack.topic, ack.consumer_group, ack.queue_id)
     extra_info_at, offset_at, opaque_at = (names.index(name) for name in _NAMES)
-    return _Form(queue, (extra_info_at, offset_at, opaque_at))
-
-
-@lru_cache(_MOST_HANDLES)
-def _info(handle: bytes) -> ExtraInfo | None:
-    """A handle without its last word; None if that leaves too little, or the words are not of their kinds."""
-    try:
-        return decode_extra_info(handle.decode())
-    except (RemotingCommandError, UnicodeDecodeError):
-        return None
+    return _Header(queue, (extra_info_at, offset_at, opaque_at))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reput.errors import RemotingCommandError, RemotingDecodeError
 from reput.formats.remoting import FRAME_HEAD
-from reput.remoting.ack_frames import TAKEN, _form, _info, decode_plain_ack
+from reput.remoting.ack_frames import TAKEN, _form, _header, decode_plain_ack
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand, SerializeType, decode_command, encode_command
 from reput.remoting.extra_info import ExtraInfo, decode_extra_info
@@ -25,6 +25,11 @@ _TEXTS = st.sampled_from(["g", "orders", "", "1000000001", "ö", "a,b", "a}b", '
 _NUMBERS = st.one_of(
     st.integers(-5, 2**70).map(str), st.sampled_from(["007", "+5", "", "x", "1,2", "0", "00", " 5", "5 ", "1e3", "１"])
 )
+_HANDLES = [
+    HANDLE, "3 1795386593472 60000 7 0 broker-a 2 ", "007 0 00 1 0 broker-a 2 ", "-3 1 2 1 0 broker-a 2 ",
+    "3 1 2 2147483648 0 b 2 ", "3 1 2  1 0 b 2 ", "3 1 2 1 0  2 ", "3 1 2 1 0 b ö x 2 ", "1 2 3 4 5 b", "1 2 3 4 5 ",
+    "1 2 3 4 5 b ", "x", "\n",
+]  # fmt: skip
 
 
 def framed(header: bytes, body: bytes = b"", kind: int = 0) -> memoryview:
@@ -48,22 +53,27 @@ def generally(one: memoryview) -> tuple[PopKey, ExtraInfo, int, int] | None:
     return PopKey(ack.topic, ack.consumer_group, ack.queue_id), info, ack.offset, command.opaque
 
 
-def test_the_acks_of_a_pop_are_decoded_by_one_form() -> None:
+def test_the_acks_of_a_queue_are_decoded_by_one_form() -> None:
     _form.cache_clear()
-    info = ExtraInfo(3, 1795386593472, 60000, 1, "broker-a")
-    for offset, opaque in [(17, 5), (18, 6), (999_999_999_999_999_999, 2**31 - 1), (0, 0)]:
-        found = decode_plain_ack(frame(opaque, extraInfo=f"{HANDLE}{offset}", offset=str(offset)))
+    most, forms = 999_999_999_999_999_999, set()
+    for offset, opaque, start, pop_time, invisible_time, revive_qid in [
+        (17, 5, 3, 1795386593472, 60000, 1), (18, 6, 9, 1795386593473, 60001, 2),
+        (most, 2**31 - 1, most, most, most, 2**31 - 1), (0, 0, 0, 0, 0, 0),
+    ]:  # fmt: skip
+        handle = f"{start} {pop_time} {invisible_time} {revive_qid} 0 broker-a 2 {offset}"
+        found = decode_plain_ack(frame(opaque, extraInfo=handle, offset=str(offset)))
         assert found is not None
-        assert found[:4] == (PopKey("orders", "g", 2), info, offset, opaque)
-    assert _form.cache_info().currsize == 1
+        forms.add(found.form)
+        assert found.form.queue == PopKey("orders", "g", 2)
+        info = ExtraInfo(start, pop_time, invisible_time, revive_qid, "broker-a")
+        assert found[1:] == (info, offset, opaque)
+    assert len(forms) == _form.cache_info().currsize == 1
 
 
 @given(
     st.permutations(["consumerGroup", "topic", "queueId", "extraInfo", "offset", "bornTime"]),
     st.dictionaries(st.sampled_from(["consumerGroup", "topic", "unknown", "extraInfo"]), _TEXTS, max_size=2),
-    st.lists(
-        st.tuples(_NUMBERS, _NUMBERS, st.sampled_from([HANDLE, "1 2 3 4 5 b", "1 2 3 4 5 ", "x", "\n"])), max_size=3
-    ),
+    st.lists(st.tuples(_NUMBERS, _NUMBERS, st.sampled_from(_HANDLES)), max_size=3),
     st.sampled_from([{}, {"flag": 2}, {"flag": 1}, {"code": 11}, {"remark": "r"}, {"version": 1}, {"opaque": "5"}]),
     st.booleans(),
 )
@@ -90,12 +100,13 @@ def test_a_decoder_finds_what_the_general_way_finds_or_nothing(
         one = framed(text.replace('"@"', opaque).encode())
         found = decode_plain_ack(one)
         if found is not None:
-            assert found[:4] == generally(one)
-            tail = given["extraInfo"].rpartition(" ")[2].encode()
-            numbers = [tail, tail, tail]
-            for place, number in zip(found.numbers, (offset, opaque), strict=True):
-                numbers[place] = number.encode()
-            assert b"".join(map(b"".join, zip_longest(found.texts, numbers, fillvalue=b""))) == bytes(one)[8:]
+            assert (found.form.queue, *found[1:]) == generally(one)
+            *words, tail = given["extraInfo"].split(" ")
+            words = [*words[:4], offset, opaque]
+            between = [tail.encode()] * 7
+            for place, number in zip(found.form.numbers, words, strict=True):
+                between[place] = number.encode()
+            assert b"".join(map(b"".join, zip_longest(found.form.texts, between, fillvalue=b""))) == bytes(one)[8:]
 
 
 @pytest.mark.parametrize(
@@ -128,13 +139,13 @@ def test_what_is_not_plain_is_left_to_the_general_way(one: memoryview) -> None:
     assert decode_plain_ack(one) is None
 
 
-def test_forms_and_handles_are_bounded() -> None:
-    for kept in (_form, _info):
+def test_forms_are_bounded() -> None:
+    for kept in (_form, _header):
         kept.cache_clear()
         assert kept.cache_parameters()["maxsize"] == 4096
     for number in range(5000):
         assert decode_plain_ack(frame(topic=f"t{number}", extraInfo=f"{number} 5 6 1 0 b 2 17")) is not None
-    assert [kept.cache_info().currsize for kept in (_form, _info)] == [4096, 4096]
+    assert [kept.cache_info().currsize for kept in (_form, _header)] == [4096, 4096]
 
 
 @pytest.mark.parametrize("opaque", [0, 7, 2**31 - 1])

@@ -96,6 +96,12 @@ class PutHooks:
         self._check_congestion(out_ms)
         return out_ms
 
+    def times_of(self, slot_ms: int, now_ms: int) -> tuple[int, int]:
+        """First and last time (ms) for which `slot_of` says the same as for the one of which it said a slot."""
+        config = self._config
+        last = min(slot_ms + config.timer_precision_ms, now_ms + config.timer_max_delay_sec * 1000)
+        return max(slot_ms, now_ms) + 1, last
+
     def _check_enabled(self) -> None:
         if not self._config.timer_wheel_enable:
             remark = "accurate timer message is not enabled, timerWheelEnable is false"

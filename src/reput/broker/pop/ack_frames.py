@@ -1,9 +1,9 @@
-"""AckFrames: the acks that one read of a connection brings, in one call of a kernel for those with one handle."""
+"""AckFrames: the acks that one read of a connection brings, a queue's in one call of a kernel."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -16,14 +16,13 @@ from reput.broker.pop.handles import check_handle, check_point_key
 from reput.broker.pop.revive_messages import Place, ReviveMessages
 from reput.broker.rpc_latency import RpcLatency
 from reput.errors import ReputError, WouldWaitError
-from reput.formats.pop_messages import ack_unique_key
-from reput.formats.record_layout import unpack_record
+from reput.formats.pop_messages import CheckPointKey
+from reput.formats.timer_log import TIMER_TOPIC
 from reput.kernels.records.log_room import LogRoom
-from reput.kernels.wire.ack_frames import MARK, AckForm
-from reput.remoting.ack_frames import TAKEN, AckFrame, decode_plain_ack
+from reput.kernels.records.record_form import RecordForm
+from reput.kernels.wire.ack_frames import NUMBERS, AckForm
+from reput.remoting.ack_frames import TAKEN, AckFrame, AckHeaderForm, decode_plain_ack
 from reput.remoting.codes import RequestCode
-from reput.remoting.extra_info import ExtraInfo
-from reput.remoting.pop_headers import PopKey
 from reput.service.pop.pop_stats import ACK, PUT_OK
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.loop_writer import LoopWriter
@@ -32,7 +31,7 @@ from reput.transport.connection import Connection
 
 #: Memory for the answers to some 500 acks, which take a quarter of a millisecond.
 _ANSWER_BYTES = 1 << 16
-#: Forms that are kept, each of one handle and 2 KB.
+#: Forms that are kept, each of one queue of a group and 4 KB.
 _MOST_FORMS = 1024
 
 
@@ -66,10 +65,11 @@ class AckFrames:
         self._form = lru_cache(_MOST_FORMS)(self._make_form)
 
     def take(self, connection: Connection, keep: Callable[[bytes], None]) -> bool:
-        """Take the acks with the handle of the next frame, and give their answers to `keep`.
+        """Take the acks of the group and the queue of the next frame, and give their answers to `keep`.
 
         Returns False if that frame is no plain ack, and nothing has changed. Plain is an ack that
-        `AckMessageProcessor` would put: of a message that a queue has, not popped in order.
+        `AckMessageProcessor` would put, and that waits with the timers: of a message that a queue has, not popped in
+        order, and whose time is not over.
 
         Raises:
             WouldWaitError: In `NeverWaiting`: the log has no room for the next ack.
@@ -91,7 +91,7 @@ class AckFrames:
         frames.taken(form.at - begin)
         keep(form.take_answers())
         self._dispatch.soon(is_of_system=True)
-        self._revive.stats.inc_put(check_point_key(ack.queue, ack.info), ACK, PUT_OK, taken)
+        self._revive.stats.inc_put(check_point_key(ack.form.queue, ack.info), ACK, PUT_OK, taken)
         if self._rpc_latency is not None:
             self._rpc_latency.sent({RequestCode.ACK_MESSAGE: taken}, since_s)
         return True
@@ -119,32 +119,38 @@ class AckFrames:
 
     def _form_for(self, connection: Connection, ack: AckFrame) -> AckForm | None:
         """The form of an ack and of those like it; None if the ack is not plain."""
-        info, (topic, _, queue_id) = ack.info, ack.queue
-        low, high = self._store.min_offset(topic, queue_id), self._store.max_offset(topic, queue_id)
+        info, queue = ack.info, ack.form.queue
+        place = queue.topic, queue.queue_id
+        low, high = self._store.min_offset(*place), self._store.max_offset(*place)
         is_plain = low <= ack.offset <= high and not info.is_order and self._revive.has_queue(info.revive_qid)
-        if not is_plain or check_handle(self._topics, connection, ack.queue) is not None:
+        if not is_plain or check_handle(self._topics, connection, queue) is not None:
             return None
-        now_ms = self._clock.now_ms()
+        now_ms, hooks = self._clock.now_ms(), self._hooks
         try:
-            place = Place(info.revive_qid, info.revive_time, self._hooks.slot_of(info.revive_time, now_ms))
-            form = self._form(ack.queue, info, place, ack.texts, ack.numbers)
+            slot_ms = hooks.slot_of(info.revive_time, now_ms)
+            if slot_ms is None:
+                return None
+            form = self._form(ack.form)
         except ReputError:
             return None
-        form.begin(now_ms, (low, high))
+        if form is not None:
+            form.begin(now_ms, (low, high), self._revive.queues, slot_ms, hooks.times_of(slot_ms, now_ms))
         return form
 
-    def _make_form(
-        self, queue: PopKey, info: ExtraInfo, place: Place, texts: tuple[bytes, ...], numbers: tuple[int, int]
-    ) -> AckForm:
-        key, writer = check_point_key(queue, info), self._writer
-        row = self._revive.ack_row(key, MARK, place)
-        record = writer.encode_row(row)
-        _, (body, _, _, _, properties, _) = unpack_record(record, 0)
-        unique_key, offset = ack_unique_key(key, MARK).encode("utf-8", "replace"), b"%d" % MARK
-        before = len(f"{key.topic}@{key.queue_id}@".encode("utf-8", "replace"))
+    def _make_form(self, of: AckHeaderForm) -> AckForm | None:
+        """A form; None if a name of it is odd."""
+        writer, revive = self._writer, self._revive
+
+        def encode(numbers: Sequence[int]) -> bytes:
+            start, pop_time, _, revive_qid, offset, _, deliver_ms, slot_ms = numbers
+            key = CheckPointKey(*of.queue, start, pop_time, of.broker_name)
+            return writer.encode_row(revive.ack_row(key, offset, Place(revive_qid, deliver_ms, slot_ms)))
+
+        try:
+            record = RecordForm(encode, NUMBERS)
+        except ValueError:
+            return None
+        (queue,) = writer.number_queues(TIMER_TOPIC, 1).tolist()
         return AckForm(
-            texts=texts, numbers=numbers, record=record,
-            offsets_at=(record.index(offset, body), record.index(unique_key, properties) + before),
-            queue=int(writer.number_queues(row.topic, row.queue_id + 1)[row.queue_id]),
-            answer=TAKEN, answers=self._answers,
-        )  # fmt: skip
+            texts=of.texts, numbers=of.numbers, record=record, queue=queue, answer=TAKEN, answers=self._answers
+        )

@@ -70,9 +70,14 @@ class ReviveMessages:
         self._host = encode_store_host(store.config)
         self.stats = PopStats()
 
+    @property
+    def queues(self) -> int:
+        """The number of revive queues."""
+        return self._view.config.revive_queue_num
+
     def has_queue(self, revive_qid: int) -> bool:
         """Whether somebody reads this revive queue; a handle may name any."""
-        return 0 <= revive_qid < self._view.config.revive_queue_num
+        return 0 <= revive_qid < self.queues
 
     # -- making
 

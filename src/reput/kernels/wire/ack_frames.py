@@ -1,63 +1,49 @@
-"""Frames that ack messages of one pop -> records in the log and answers, all of one read in one call.
+"""Frames that ack messages of one queue -> records in the log and answers, all of one read in one call.
 
-The acks with one handle differ in three numbers: the queue offset of the message, the handle's last word, which nobody
-reads, and opaque. What they become differs in the offset alone, which stands twice in a record. So the first ack of a
-handle is decoded, and its record encoded, in the plain way (`broker.pop.ack_frames`). `take_acks` compares the
-next frames with it, and writes the same record and the same answer with other numbers. The first frame that differs
-in anything else stops it *before* it changes anything.
+The acks of a group from a queue differ in seven numbers: opaque, the queue offset of the message, and of the handle the
+start offset, pop time, invisible time, revive queue, and the last word, which nobody reads. What they become differs in
+numbers that follow from these. So the first ack of a queue is decoded, and its record encoded, in the plain way
+(`broker.pop.ack_frames`). `take_acks` compares the next frames with it, and writes the same record and the same answer
+with other numbers. The first frame that differs in anything else stops it *before* it changes anything.
 """
 
 from __future__ import annotations
 
 import sys
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
 from numba import njit
 
 from reput.formats.java import INT32_MAX
-from reput.formats.record_layout import (
-    BODY_CRC,
-    BORN_TIMESTAMP,
-    PHYSICAL_OFFSET,
-    QUEUE_OFFSET,
-    STORE_TIMESTAMP,
-    unpack_record,
-)
 from reput.formats.remoting import FRAME_HEAD_SIZE, LENGTH_SIZE
-from reput.kernels.machine.crc32 import body_crc
-from reput.kernels.machine.decimals import MOST_DIGITS, decimal_digits, put_decimal, read_decimal
+from reput.kernels.machine.decimals import put_decimal, read_decimal
 from reput.kernels.machine.jit import kernel
-from reput.kernels.machine.memory import (
-    copy_short,
-    equal_bytes,
-    load_i32,
-    load_i64_native,
-    store_i16,
-    store_i32,
-    store_i64,
-    store_i64_native,
-)
+from reput.kernels.machine.memory import copy_short, equal_bytes, load_i32, load_i64_native, store_i32, store_i64_native
 from reput.kernels.machine.shared_words import get, put
 from reput.kernels.records.log_room import ROOM_WORDS, S_LOG, S_LOG_END, S_LOG_OFFSET, S_NEXT_OFFSETS, S_NOW, LogRoom
+from reput.kernels.records.record_form import RecordForm, formed_size, put_formed
 
 #: The longest header that is looked at.
 _LONGEST_HEADER = 1024
-#: The offset in the record of which a form is made: as many digits as are read.
-MARK = 10 ** (MOST_DIGITS - 1)
+#: The numbers of an ack that are read, and of its record those that follow from these; the last one is of no use.
+_START, _POP_TIME, _INVISIBLE_TIME, _REVIVE_QID, _OFFSET, _OPAQUE, _DELIVER_MS, _OUT_MS, _SPARE = range(0, 9 * 8, 8)
+#: Their number in a frame; and how many a record may be made of, without the last one.
+_IN_FRAME, NUMBERS = 7, 8
 
 #: Words after `log_room`'s, by their positions in bytes.
 (
     _AT, _NEEDED, _ANSWERED,  # results: address of the next frame, bytes for which the log has no room, of answers
     _BORN, _LOW, _HIGH, _MOST,  # the records' other time, bounds of offsets, most acks of a call
-    _OFFSET_NUMBER, _OPAQUE_NUMBER,  # which of a frame's numbers is the offset, and which opaque
-    _QUEUE, _SIZE, _BODY, _BODY_SIZE, _PROPERTIES, _PROPERTIES_SIZE,  # the record with the offset `MARK`
-    _ANSWERS, _TEXTS, _ENDS,
-) = range(ROOM_WORDS * 8, 23 * 8, 8)  # fmt: skip
-_WORDS = 23
-#: The texts: of a frame around its numbers, of a record around its offsets, of an answer around opaque.
-_RECORD_TEXT, _ANSWER_TEXT = 4, 7
-_NUMBERS, _OPAQUE_DIGITS = 3, 10
+    _REVIVE_QIDS, _FIRST_MS, _LAST_MS,  # revive queues, bounds of the times when the messages are visible again
+    _QUEUE, _RECORD,  # the number of the records' queue, and their form
+    _ANSWERS, _TEXTS, _ENDS, _ROLES, _NUMBERS,  # addresses, the last but one of where each number of a frame goes
+) = range(ROOM_WORDS * 8, 22 * 8, 8)  # fmt: skip
+_WORDS = 22
+#: The texts: of a frame around its numbers, of an answer around opaque.
+_ANSWER_TEXT = _IN_FRAME + 1
+_OPAQUE_DIGITS = 10
 
 
 @njit
@@ -71,51 +57,41 @@ def _put_text(form, t, number):  # type: ignore[no-untyped-def]
 
 @njit
 def _read(form, p, end):  # type: ignore[no-untyped-def]
-    """(Offset, opaque) of a header that differs from the form in its numbers alone; (0, -1) of any other."""
-    ends, texts = get(form, _ENDS), get(form, _TEXTS)
-    offset_number, opaque_number = get(form, _OFFSET_NUMBER), get(form, _OPAQUE_NUMBER)
-    offset, opaque = np.int64(0), np.int64(-1)
-    for number in range(_NUMBERS + 1):
+    """Read the numbers of a header; whether it differs from the form in them alone."""
+    ends, texts, roles, numbers = get(form, _ENDS), get(form, _TEXTS), get(form, _ROLES), get(form, _NUMBERS)
+    for number in range(_IN_FRAME + 1):
         begin = get(ends, 8 * number)
         size = get(ends, 8 * number + 8) - begin
         if end - p < size or not equal_bytes(p, texts + begin, size):
-            return np.int64(0), np.int64(-1)
+            return False
         p += size
-        if number < _NUMBERS:
+        if number < _IN_FRAME:
             value, digits = read_decimal(p, end)
             if digits == 0:
-                return np.int64(0), np.int64(-1)
+                return False
             p += digits
-            if number == offset_number:
-                offset = value
-            elif number == opaque_number:
-                opaque = value
-    if p != end or opaque > INT32_MAX:
-        return np.int64(0), np.int64(-1)
-    return offset, opaque
+            put(numbers, get(roles, 8 * number), value)
+    return p == end
 
 
 @njit
-def _put_record(form, t, offset, less, queue_offset):  # type: ignore[no-untyped-def]
-    """Write the record of an offset with `less` digits less than `MARK`; returns the address after it."""
-    p = put_decimal(_put_text(form, t, _RECORD_TEXT), offset)
-    p = put_decimal(_put_text(form, p, _RECORD_TEXT + 1), offset)
-    p = _put_text(form, p, _RECORD_TEXT + 2)
-    body, size = t + get(form, _BODY), get(form, _BODY_SIZE) - less
-    store_i32(t + BODY_CRC, body_crc(body, size))
-    store_i64(t + QUEUE_OFFSET, queue_offset)
-    store_i64(t + PHYSICAL_OFFSET, get(form, S_LOG_OFFSET) + (t - get(form, S_LOG)))
-    store_i64(t + BORN_TIMESTAMP, get(form, _BORN))
-    store_i64(t + STORE_TIMESTAMP, get(form, S_NOW))
-    store_i32(body - 4, size)
-    store_i16(t + get(form, _PROPERTIES) - less - 2, get(form, _PROPERTIES_SIZE) - less)
-    store_i32(t, p - t)  # last: a process that is killed in between leaves no half of a record
-    return p
+def _is_plain(form):  # type: ignore[no-untyped-def]
+    """Whether the numbers that were read are in their bounds; those that follow from them are set."""
+    numbers = get(form, _NUMBERS)
+    offset, deliver_ms = get(numbers, _OFFSET), get(numbers, _POP_TIME) + get(numbers, _INVISIBLE_TIME)
+    put(numbers, _DELIVER_MS, deliver_ms)
+    return (
+        get(form, _LOW) <= offset <= get(form, _HIGH)
+        and get(form, _FIRST_MS) <= deliver_ms <= get(form, _LAST_MS)
+        and get(numbers, _REVIVE_QID) < get(form, _REVIVE_QIDS)
+        and get(numbers, _OPAQUE) <= INT32_MAX
+    )
 
 
 @njit
-def _put_answer(form, t, opaque):  # type: ignore[no-untyped-def]
+def _put_answer(form, t):  # type: ignore[no-untyped-def]
     """Write the answer to an ack that was taken; returns the address after it."""
+    opaque = get(get(form, _NUMBERS), _OPAQUE)
     p = put_decimal(_put_text(form, t + FRAME_HEAD_SIZE, _ANSWER_TEXT), opaque)
     p = _put_text(form, p, _ANSWER_TEXT + 1)
     store_i32(t, p - t - LENGTH_SIZE)
@@ -138,23 +114,23 @@ def take_acks(form, begin, end):  # type: ignore[no-untyped-def]
     answer = get(form, _ANSWERS) + get(form, _ANSWERED)
     counter = get(form, S_NEXT_OFFSETS) + 8 * get(form, _QUEUE)
     queue_offset = load_i64_native(counter)
+    record, numbers = get(form, _RECORD), get(form, _NUMBERS)
     put(form, _NEEDED, 0)
     while taken < get(form, _MOST) and end - p >= FRAME_HEAD_SIZE:
         length, header = np.int64(load_i32(p)), np.int64(load_i32(p + LENGTH_SIZE))
         frame_end = p + LENGTH_SIZE + length
         if header < 0 or header > _LONGEST_HEADER or length != header + LENGTH_SIZE or frame_end > end:
             break
-        offset, opaque = _read(form, p + FRAME_HEAD_SIZE, frame_end)
-        if opaque < 0 or offset < get(form, _LOW) or offset > get(form, _HIGH):
+        if not _read(form, p + FRAME_HEAD_SIZE, frame_end) or not _is_plain(form):
             break
-        less = np.int64(MOST_DIGITS - decimal_digits(offset))
-        size = get(form, _SIZE) - 2 * less
+        size = formed_size(record, numbers)
         if size > get(form, S_LOG_END) - target:
             put(form, _NEEDED, size)
             break
-        target = _put_record(form, target, offset, less, queue_offset)
+        log_offset = get(form, S_LOG_OFFSET) + (target - get(form, S_LOG))
+        target = put_formed(record, numbers, target, queue_offset, log_offset, get(form, _BORN), get(form, S_NOW))
         queue_offset += 1
-        answer = _put_answer(form, answer, opaque)
+        answer = _put_answer(form, answer)
         taken += 1
         p = frame_end
     store_i64_native(counter, queue_offset)
@@ -166,14 +142,14 @@ def take_acks(form, begin, end):  # type: ignore[no-untyped-def]
 
 
 class AckForm:
-    """Common parts of the acks with one handle, and of their records.
+    """Common parts of a group's acks from one queue, and of their records.
 
     Args:
-        texts: Four, of a frame's header around its three numbers.
-        numbers: Which of these is the offset, and which is opaque.
-        record: Of an ack of the offset `MARK`, with hosts of 8 bytes.
-        offsets_at: Where in the record the offset stands: in its body, and in its properties.
-        queue: The number of the record's queue in the log's counters.
+        texts: Eight, of a frame's header around its seven numbers.
+        numbers: Which of these is start offset, pop time, invisible time, revive queue, offset, opaque.
+        record: Of the records. Its numbers: start offset, pop time, invisible time, revive queue, offset, opaque, time
+            of delivery, time of the slot.
+        queue: The number of the records' queue in the log's counters.
         answer: Two texts, of an answer's header around opaque.
         answers: uint8, memory for the answers of one call; forms may share it.
 
@@ -185,36 +161,46 @@ class AckForm:
         self,
         *,
         texts: tuple[bytes, ...],
-        numbers: tuple[int, int],
-        record: bytes,
-        offsets_at: tuple[int, int],
+        numbers: tuple[int, ...],
+        record: RecordForm,
         queue: int,
         answer: tuple[bytes, bytes],
         answers: npt.NDArray[np.uint8],
     ) -> None:
-        first, second = offsets_at
-        around = bytes(4) + record[4:first], record[first + MOST_DIGITS : second], record[second + MOST_DIGITS :]
-        every = (*texts, *around, *answer)
+        every = (*texts, *answer)
         self._texts = np.frombuffer(b"".join(every), np.uint8)
-        self._ends = np.cumsum([0, *map(len, every)], dtype=np.int64)
-        self._answers = answers
-        _, (body, body_end, _, _, properties, end) = unpack_record(record, 0)
+        self._ends = np.array([0, *accumulate(map(len, every))], np.int64)
+        self._roles = np.full(_IN_FRAME, _SPARE, np.int64)
+        self._roles[list(numbers)] = range(0, 8 * len(numbers), 8)
+        self._numbers = np.zeros(_SPARE // 8 + 1, np.int64)
+        self._record, self._answers = record, answers
         self._array: npt.NDArray[np.int64] = np.zeros(_WORDS, np.int64)
-        self._words = self._array.data  # faster to index from Python
+        self._words, self._number_words = self._array.data, self._numbers.data  # faster to index from Python
         self.address: int = self._array.ctypes.data
         for word, value in (
             (_MOST, answers.size // (FRAME_HEAD_SIZE + sum(map(len, answer)) + _OPAQUE_DIGITS)),
-            (_OFFSET_NUMBER, numbers[0]), (_OPAQUE_NUMBER, numbers[1]), (_QUEUE, queue),
-            (_SIZE, len(record)), (_BODY, body), (_BODY_SIZE, body_end - body),
-            (_PROPERTIES, properties), (_PROPERTIES_SIZE, end - properties),
-            (_ANSWERS, self._answers.ctypes.data), (_TEXTS, self._texts.ctypes.data), (_ENDS, self._ends.ctypes.data),
+            (_QUEUE, queue), (_RECORD, record.address), (_ANSWERS, answers.ctypes.data),
+            (_TEXTS, self._texts.ctypes.data), (_ENDS, self._ends.ctypes.data),
+            (_ROLES, self._roles.ctypes.data), (_NUMBERS, self._numbers.ctypes.data),
         ):  # fmt: skip
             self._words[word // 8] = value
 
-    def begin(self, born_ms: int, offsets: tuple[int, int]) -> None:
-        """Set when the records are born, and the bounds of offsets that the queue has, both included."""
-        self._words[_BORN // 8] = born_ms
+    def begin(
+        self, born_ms: int, offsets: tuple[int, int], revive_qids: int, slot_ms: int, times: tuple[int, int]
+    ) -> None:
+        """Set what the next calls take.
+
+        Args:
+            born_ms: When the records are born.
+            offsets: Bounds of offsets that the queue has, both included.
+            revive_qids: The number of revive queues.
+            slot_ms: The time of the slot in which the records wait.
+            times: First and last time of delivery for which that is so.
+        """
+        self._words[_BORN // 8], self._words[_REVIVE_QIDS // 8] = born_ms, revive_qids
         self._words[_LOW // 8], self._words[_HIGH // 8] = offsets
+        self._words[_FIRST_MS // 8], self._words[_LAST_MS // 8] = times
+        self._number_words[_OUT_MS // 8] = slot_ms
 
     def take(self, begin: int, end: int, room: LogRoom) -> int:
         """Call the kernel with the addresses [begin, end) of what was received; returns how many acks it took."""

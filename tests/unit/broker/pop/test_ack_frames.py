@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from reput import TopicConfig
 from reput.broker.broker import BrokerController
 from reput.broker.pop.ack_frames import AckFrames
 from reput.errors import RemotingCommandError, StoreFullError, WouldWaitError
@@ -105,6 +107,83 @@ def test_a_stream_of_acks_gives_the_same_log_and_the_same_answers_as_one_at_a_ti
     assert results(plain_way=False) == results(plain_way=True)
     assert together[False] > 200
     assert together[True] == 0
+
+
+class _Changing:
+    """A broker's state that changes between two reads, by the way of a random generator.
+
+    Attributes:
+        now_ms: The time.
+    """
+
+    def __init__(self, controller: BrokerController, monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
+        self._state, self._rng = controller._state, rng
+        self.now_ms, self._least, least_of = NOW_MS, 0, self._state.store.min_offset
+        monkeypatch.setattr("time.time", lambda: self.now_ms / 1000)
+        monkeypatch.setattr(
+            self._state.store, "min_offset", lambda *queue: max(least_of(*queue), self._least * (queue[0] == "orders"))
+        )
+
+    def change(self) -> None:
+        """Change one thing."""
+        state, rng = self._state, self._rng
+        what = rng.randrange(5)
+        if what == 0 and rng.random() < 0.1:
+            state.topics.delete(["orders"])
+        elif what < 2:
+            queues = rng.choice([1, 4, 4])
+            state.store.update_topics([TopicConfig("orders", queues, queues)])
+        elif what == 2:
+            self._least = rng.choice([0, MESSAGES // 2])  # retention
+        elif what == 3:
+            state.view.config = replace(state.view.config, revive_queue_num=rng.choice([1, 8, 998]))
+        else:
+            self.now_ms += rng.choice([1, 500, 30_000])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_acks_of_many_handles_are_taken_together_and_as_the_state_of_the_moment_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    takes, append = list[int](), AckFrames._append
+
+    def counted(self: AckFrames, form: AckForm, begin: int, end: int) -> int:
+        takes.append(append(self, form, begin, end))
+        return takes[-1]
+
+    monkeypatch.setattr(AckFrames, "_append", counted)
+
+    def results(plain_way: bool) -> tuple[bytes, bytes]:
+        ports, rng = [], random.Random(seed)
+
+        def work(controller: BrokerController, peer: Peer) -> None:
+            ports.append(int(controller.address.rpartition(":")[2]))
+            take(controller, peer, frames(filled()))
+            changing = _Changing(controller, monkeypatch, rng)
+            for _ in range(40):
+                if rng.random() < 0.4:
+                    changing.change()
+                queue_id, acks = rng.choice([0, 0, 0, 3]), []
+                for _ in range(rng.choice([1, 5, 40])):
+                    offset, before_ms = rng.randrange(MESSAGES), rng.choice([0, 1])
+                    words = [rng.choice([0, offset, 10**18 - 1]), 60_000, rng.choice([0, 7])]
+                    if rng.random() < 0.1:
+                        offset, before_ms = rng.choice([-1, MESSAGES, MESSAGES + 1]), rng.choice([0, 900])
+                        words = [rng.choice([0, 10**18]), rng.choice([1, 61_000, 10**12]), rng.choice([8, 999, 2**31])]
+                    start, invisible_ms, revive_qid = words
+                    pop_time = changing.now_ms - before_ms
+                    handle = f"{start} {pop_time} {invisible_ms} {revive_qid} 0 broker-a {queue_id} {offset}"
+                    acks.append(ack(offset, queueId=queue_id, extraInfo=handle))
+                take(controller, peer, frames(acks))
+
+        large = {"mapped_file_size_commit_log": 1 << 22}
+        log, peer = serve(tmp_path / str(plain_way), work, plain_way=plain_way, **large)
+        monkeypatch.setattr("time.time", lambda: NOW_MS / 1000)
+        return without_ids(log, *ports), without_ids(peer.written, *ports)
+
+    assert results(plain_way=False) == results(plain_way=True)
+    assert max(takes) > 4
+    assert sum(takes) > 100
 
 
 def test_acks_behind_the_end_of_a_file_wait_for_the_next_one_and_are_taken_once(
