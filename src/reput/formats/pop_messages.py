@@ -30,7 +30,8 @@ _MOST_DIGITS, _ZERO = 18, ord("0")
 #: Bytes of a body whose key may be remembered.
 _LONGEST_KNOWN = 1024
 
-_dumps = json.JSONEncoder(ensure_ascii=False).encode
+#: A name as JSON; each check point and ack has the same three.
+_dumps = lru_cache(4096)(json.JSONEncoder(ensure_ascii=False).encode)
 
 
 class CheckPointKey(NamedTuple):

@@ -10,6 +10,7 @@ from reput.broker.appends.inner_message import MessageExtBrokerInner
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import MessageIllegalError, RemotingCommandError
 from reput.formats.consume_queue import SCHEDULE_TOPIC
+from reput.formats.java import INT32_MAX
 from reput.formats.properties import DELAY, REAL_QID, REAL_TOPIC, TIMER_DEL_UNIQKEY, TIMER_OUT_MS
 from reput.formats.record_layout import SysFlag
 from reput.formats.timer_log import TIMER_TOPIC
@@ -110,6 +111,8 @@ class PutHooks:
     def _check_congestion(self, out_ms: int) -> None:
         """Refuse some messages for a slot with many, and all for one with twice as many (`isReject`)."""
         most = self._config.timer_congest_num_each_slot
+        if most == INT32_MAX:  # as by default: no slot counts further
+            return
         beyond = self._num_of_slot(out_ms) - most
         if beyond > 0 and (beyond >= most or random.randrange(1000) > 1000 * beyond / (most + 0.1)):
             remark = (

@@ -82,6 +82,12 @@ class PopOffsets:
         low = store.min_offset(key.topic, key.queue_id)
         return max(store.max_offset(key.topic, key.queue_id) - max(known, low), 0)
 
+    def is_set(self, key: PopKey) -> bool:
+        """Whether a group has an offset, which no reset is to change."""
+        (topic, group, queue_id) = key
+        has_reset = self._consumer_offsets.has_offset_reset(topic, group, queue_id)
+        return self.known(key) >= 0 and not (has_reset and self._view.config.use_server_side_reset_offset)
+
     def take_reset(self, key: PopKey) -> int | None:
         """The offset of a reset that waits for this pop, committed; None if none waits."""
         (topic, group, queue_id) = key

@@ -167,15 +167,18 @@ class PopRequest:
                 await asyncio.sleep(0)
 
     async def _pop_queue(self, topic: str, queue_id: int) -> None:
-        key = PopKey(topic, self._header.consumer_group, queue_id)
-        if not self._parts.offsets.try_lock(key):
+        offsets, key = self._parts.offsets, PopKey(topic, self._header.consumer_group, queue_id)
+        if self._is_full and not self._header.order and offsets.is_set(key):  # as most queues behind the one popped
+            self._rest += offsets.left(key)
+            return
+        if not offsets.try_lock(key):
             if not self._header.order:
-                self._rest += self._parts.offsets.left(key)
+                self._rest += offsets.left(key)
             return
         try:
             await self._pop_locked(key)
         finally:
-            self._parts.offsets.unlock(key)
+            offsets.unlock(key)
 
     async def _pop_locked(self, key: PopKey) -> None:
         offsets = self._parts.offsets

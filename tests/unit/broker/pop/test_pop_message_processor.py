@@ -154,6 +154,24 @@ async def test_a_reset_is_where_the_next_pop_begins(tmp_path: Path) -> None:
         assert not state.offsets.has_offset_reset("orders", "g", 0)
 
 
+async def test_queues_behind_a_full_answer_get_their_offsets_and_resets_too(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client, offsets = await served.client(), served.controller._state.offsets
+        await with_topic(client, "orders", 3)
+        for number in range(6):
+            await client.send_message("orders", b"m%d" % number, queueId=number % 3)
+        rests = []
+        for _ in range(2):
+            answer = await pop(client, "orders", maxMsgNums=1)
+            rests.append((answer.ext_fields or {})["restNum"])
+            assert sum(offsets.query_offset("g", "orders", queue) for queue in range(3)) == len(rests)
+        assert all(offsets.assign_reset_offset("orders", "g", queue, 1, 1) for queue in range(3))
+        answer = await pop(client, "orders", maxMsgNums=1)
+        assert [*rests, (answer.ext_fields or {})["restNum"]] == ["5", "4", "2"]
+        assert not any(offsets.has_offset_reset("orders", "g", queue) for queue in range(3))
+        assert sorted(offsets.query_offset("g", "orders", queue) for queue in range(3)) == [1, 1, 2]
+
+
 async def test_a_new_group_begins_at_the_last_message_where_the_first_is_not_in_memory(tmp_path: Path) -> None:
     for check, expected in ((True, ["0 0 0,1,2"]), (False, ["0 0 2"])):
         path = tmp_path / str(check)
