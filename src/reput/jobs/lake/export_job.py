@@ -182,7 +182,7 @@ class _ExportJob:
         started = time.perf_counter()
         last = None if self._commits.last is None else self._commits.last.end
         first, lost = self._log.begin(last, fail_on_data_loss=self._options.fail_on_data_loss)
-        begin, end = first, self._log.end(first)
+        begin, end = first, self._log.end(first, self._rows.selection)
         log_end = end
         sums, rejects, damages = RunSums(), dict[str, Reject](), NO_DAMAGES
         while begin.offset < end.offset:
@@ -192,7 +192,7 @@ class _ExportJob:
             damages = joined([damages, commit.damages])
             begin = stop
             if begin.offset == end.offset:  # damage looks like the end of the log until a read begins at it
-                log_end = self._log.end(begin)
+                log_end = self._log.end(begin, self._rows.selection)
                 if self._options.damaged == "skip":  # else a run would follow a live store without end
                     end = log_end
         lost_end = self._log.lost_end(log_end) if begin.offset == log_end.offset else ()

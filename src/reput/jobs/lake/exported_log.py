@@ -12,7 +12,7 @@ from reput.errors import DataLossError
 from reput.log.clean_exit_check import lost_end
 from reput.log.damages import Damage
 from reput.log.directory import StoreDirectory
-from reput.log.plans.plan import plan_range
+from reput.log.plans.plan import ProvenRange, prove_range
 from reput.log.plans.plan_parts import Part, part_bytes, part_range, read_part
 from reput.log.resume_points import ResumePoint, TailLimit
 from reput.log.scan import OnDamage
@@ -37,7 +37,7 @@ class ExportedLog:
         self._directory = directory
         self._on_damage = on_damage
         self._tail = LogTail(directory, on_damage=on_damage)
-        self._planned: tuple[object, list[Part] | None] | None = None
+        self._proven: tuple[object, ProvenRange | None] | None = None
         self._is_scanned = False
 
     def begin(
@@ -47,7 +47,7 @@ class ExportedLog:
 
         Raises DataLossError if the log does not have the records after the last commit any more, or has others.
         """
-        self._planned, self._is_scanned = None, False
+        self._proven, self._is_scanned = None, False
         if last is None:
             return self._tail.earliest(), ()
         try:
@@ -62,9 +62,31 @@ class ExportedLog:
             return point, ((last.offset, point.offset),)
         return last, ()
 
-    def end(self, begin: ResumePoint) -> ResumePoint:
-        """Point after the last record that follows a point now."""
+    def end(self, begin: ResumePoint, selection: Selection) -> ResumePoint:
+        """Point after the last record that follows a point now.
+
+        If consume queues prove the wanted records of many bytes, only what follows the last record that they name is
+        read to find it, and not the whole last file.
+        """
+        if self._tail.near_end(begin.offset, _SCANNED_BYTES) - begin.offset >= _SCANNED_BYTES:
+            files = self._directory.log_files()
+            proven = self._prove(begin.offset, files[-1].end_offset, selection) if files else None
+            if proven is not None and proven.last > begin.offset:
+                last = ResumePoint(proven.last)
+                end = self._tail.advance(last)
+                if end is not last:
+                    return end
         return self._tail.advance(begin)
+
+    def _prove(self, begin: int, end: int, selection: Selection) -> ProvenRange | None:
+        """What queues prove of a range; asked once a run, unless the log has got further files."""
+        if self._proven is not None:
+            asked, proven = self._proven
+            if asked == selection.topics and (proven is None or (proven.begin <= begin and end <= proven.end)):
+                return proven
+        proven = prove_range(self._directory, selection, begin, end)
+        self._proven = selection.topics, proven
+        return proven
 
     def lost_end(self, end: ResumePoint) -> tuple[Damage, ...]:
         """Damage of a closed store's log behind a point, its end now; raises it if damage is refused."""
@@ -115,15 +137,13 @@ class ExportedLog:
         if end - begin < _SCANNED_BYTES:
             return None
         self.splits(begin, end, _ANY_FILE_BYTES)
-        asked = (begin, end, selection.topics)
-        if self._planned is None or self._planned[0] != asked:
-            self._planned = asked, plan_range(self._directory, selection, begin, end)
-        return self._planned[1]
+        proven = self._prove(begin, end, selection)
+        return None if proven is None else proven.parts(begin, end)
 
     def first_rows(self, selection: Selection, count: int) -> Iterator[pa.RecordBatch]:
         """Read the first `count` rows of the log that a selection wants, or as many as there are."""
         begin = self._tail.earliest()
-        end = self.end(begin).offset
+        end = self.end(begin, selection).offset
         for part in self.parts(begin.offset, end, selection) or self.splits(begin.offset, end, _ANY_FILE_BYTES):
             for batch in read_part(part, selection, self._directory.files):
                 yield batch.slice(0, count)

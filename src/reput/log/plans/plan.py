@@ -129,11 +129,37 @@ def plan_points(directory: StoreDirectory, selection: Selection) -> Plan | None:
         raise selection.named_modes(error) from None
 
 
-def plan_range(directory: StoreDirectory, selection: Selection, begin: int, end: int) -> list[Part] | None:
-    """Parts with the wanted records of a range, by consume queues and index; None if it is better read in full.
+@dataclass(frozen=True, slots=True)
+class ProvenRange:
+    """What consume queues and index prove of a log from an offset on.
+
+    Attributes:
+        begin, end: log offsets between which it is asked; up to the end of the files a live log may grow meanwhile.
+        last: offset of the last record that any queue names.
+    """
+
+    begin: int
+    end: int
+    last: int
+    _files: Sequence[LogFile]
+    _locations: Locations
+
+    def parts(self, begin: int, end: int) -> list[Part]:
+        """Parts with the wanted records between the offsets of two records of the range, or the log's end."""
+        splits = [
+            Split(file, max(begin, file.start_offset), min(end, file.end_offset), True)
+            for file in self._files
+            if file.end_offset > begin and file.start_offset < end
+        ]
+        return _parts_within(self._locations, splits, self._files)
+
+
+def prove_range(directory: StoreDirectory, selection: Selection, begin: int, end: int) -> ProvenRange | None:
+    """What consume queues and index prove of a range; None if it is better read in full.
 
     Args:
-        begin, end: log offsets of two records, or the log's end; no record between them is added or cut meanwhile.
+        begin, end: log offsets of two records, or ends of the log or of a file; no record between them is cut
+            meanwhile, and those that are added are in a gap.
     """
     wanted = replace(wanted_by(selection), commit_log_offset=Range(begin, end - 1))
     files = [file for file in directory.log_files() if file.end_offset > begin and file.start_offset < end]
@@ -145,8 +171,17 @@ def plan_range(directory: StoreDirectory, selection: Selection, begin: int, end:
         logger.info("%s: all bytes from %d to %d: %s", directory.path, begin, end, reason)
         return None
     logger.info("%s: from %d to %d: %s", directory.path, begin, end, locations.reason)
-    splits = [Split(file, max(begin, file.start_offset), min(end, file.end_offset), True) for file in files]
-    return _parts_within(locations, splits, files)
+    return ProvenRange(begin, end, locations.last, files, locations)
+
+
+def plan_range(directory: StoreDirectory, selection: Selection, begin: int, end: int) -> list[Part] | None:
+    """Parts with the wanted records of a range, by consume queues and index; None if it is better read in full.
+
+    Args:
+        begin, end: log offsets of two records, or the log's end; no record between them is added or cut meanwhile.
+    """
+    proven = prove_range(directory, selection, begin, end)
+    return None if proven is None else proven.parts(begin, end)
 
 
 def _parts_within(locations: Locations, splits: Sequence[Split], log_files: Sequence[LogFile]) -> list[Part]:

@@ -161,12 +161,13 @@ class Locations(NamedTuple):
     Attributes:
         records: the wanted records that queues and index name.
         gaps: ranges of the log that they do not cover.
-        end: log offset after the last record that any queue names.
+        last, end: log offsets of the last record that any queue names, and after it.
         reason: what was asked, and the result.
     """
 
     records: QueueRecords
     gaps: list[Gap]
+    last: int
     end: int
     reason: str
 
@@ -224,18 +225,20 @@ def _locations_by(
     of_queues = np.array([wanted.has_queue(queue) for queue in queues], np.bool_)
     stopped = Event()
 
-    def of_part(part: Sequence[LogFile]) -> tuple[list[QueueRecords], list[Gap], int]:
-        """Wanted records, gaps, and the end of the last record: of each proven batch no more is kept."""
+    def of_part(part: Sequence[LogFile]) -> tuple[list[QueueRecords], list[Gap], tuple[int, int]]:
+        """Wanted records, gaps, and offset and end of the last record: of each proven batch no more is kept."""
         gain = _Gain(scan_bytes)
         found: list[QueueRecords] = []
         gaps: list[Gap] = []
-        end, inner = -1, 0
+        last = end = -1
+        inner = 0
         for batch in proven_batches(queues, part, directory.files, log_files[-1].end_offset):
             keep = of_queues[batch.records.queues]
             if index is not None:
                 keep &= index.rows(batch.records, batch.end)
             if keep.size:
-                end = int(batch.records.offsets[-1] + batch.records.sizes[-1])
+                last = int(batch.records.offsets[-1])
+                end = last + int(batch.records.sizes[-1])
             records = _in_ranges(batch.records.rows(np.flatnonzero(keep)), wanted)
             gain.add(records)
             if records.offsets.size or not found:  # most ranges of a long log have none
@@ -246,7 +249,7 @@ def _locations_by(
             gain.add_gaps([gap.end - gap.begin for gap in before])
             if stopped.is_set():
                 break
-        return found, gaps, end
+        return found, gaps, (last, end)
 
     # The index proves its entries from the first to the last. Queues prove any files of the log without the others.
     parts = 1 if index is not None else min(len(os.sched_getaffinity(0)), len(log_files))
@@ -258,7 +261,7 @@ def _locations_by(
             stopped.set()
     if index is not None:
         index.check_rest()
-    end = max(end for _, _, end in proven)
+    last, end = max(last for _, _, last in proven)
     if end < 0:
         raise NotProven("no consume queue has a record of this log")
     records = joined_records([records for found, _, _ in proven for records in found])
@@ -268,7 +271,7 @@ def _locations_by(
     gain.add_gaps([gap.end - gap.begin for gap in _gaps_before(end, gaps)])
     check_records(records, log_files, directory.files)
     reason = f"{means}: {gain.count} records, and {gain.gap_bytes} bytes that they do not cover"
-    return Locations(records, gaps, end, reason)
+    return Locations(records, gaps, last, end, reason)
 
 
 def _gaps_before(end: int, gaps: Sequence[Gap]) -> list[Gap]:

@@ -13,10 +13,17 @@ import reput
 from reput.errors import CorruptRecordError
 from reput.formats.message import Message
 from reput.jobs.lake import ExportOptions, export, exported_log
+from reput.jobs.lake.exported_log import ExportedLog
 from reput.jobs.runner import LocalRunner
+from reput.log.directory import StoreDirectory
 from reput.log.plans import pruning
+from reput.log.resume_points import ResumePoint
+from reput.log.scan import OnDamage
+from reput.log.selection import make_selection
+from reput.log.tail import LogTail
 from tests.support.damage import at, flip
 
+GOLDEN = Path(__file__).parents[3] / "golden"
 RARE = 7
 
 
@@ -81,3 +88,37 @@ def test_a_commit_ends_with_the_file_that_fills_it(tmp_path: Path) -> None:
     done = export(path, output, runner=LocalRunner(), options=options)
     assert 1 < done.commits <= 2 * RARE // 3 + 1
     assert done.messages == 2 * RARE
+
+
+@pytest.mark.parametrize("store", ["5.3.3/clean/store", "4.9.7/killed/store", "5.5.0/torn/store"])
+def test_the_end_that_queues_lead_to_is_the_end_of_the_log(store: str) -> None:
+    directory, tail = StoreDirectory(GOLDEN / store), LogTail(StoreDirectory(GOLDEN / store))
+    table = reput.read_log(GOLDEN / store, ["topic", "commit_log_offset"]).read_all()
+    for topic in {*table["topic"].to_pylist()}:
+        selection = make_selection(topics=[topic], store="store")
+        for begin in [tail.earliest().offset, *table["commit_log_offset"].to_pylist()[:: len(table) // 5]]:
+            log, point = ExportedLog(directory, OnDamage.RAISE), ResumePoint(begin)
+            log.begin(None, fail_on_data_loss=True)
+            assert log.end(point, selection) == tail.advance(point)
+
+
+def test_damage_of_others_in_the_last_file_is_not_met(tmp_path: Path) -> None:
+    """The end of the log was found by reading all of that file."""
+    path = tmp_path / "store"
+    put(path, 0, 50 * RARE)
+    often = reput.read_log(path, ["commit_log_offset"], ["often-1"]).read_all()[0].to_pylist()
+    flip(*at(path, often[-20] + 30))
+    end = LogTail(StoreDirectory(path))
+    assert end.advance(end.earliest()).offset <= often[-20]
+    assert exported(path, tmp_path / "out") == wanted(path)
+
+
+def test_records_that_queues_do_not_have_yet_are_before_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    put(path, 0, 50 * RARE)
+    all_of_them = wanted(path)
+    for queue in path.glob("consumequeue/*/*/*"):  # the last tenth is not dispatched
+        data = queue.read_bytes()
+        count = len(data.rstrip(b"\0")) // 20
+        queue.write_bytes(data[: (count - count // 10) * 20].ljust(len(data), b"\0"))
+    assert exported(path, tmp_path / "out") == all_of_them
