@@ -79,7 +79,7 @@ class ExportedLog:
         return self._tail.advance(begin)
 
     def _prove(self, begin: int, end: int, selection: Selection) -> ProvenRange | None:
-        """What queues prove of a range; asked once a run, unless the log has got further files."""
+        """Proof of a range by its queues; made once a run, unless the log has got further files."""
         if self._proven is not None:
             asked, proven = self._proven
             if asked == selection.topics and (proven is None or (proven.begin <= begin and end <= proven.end)):

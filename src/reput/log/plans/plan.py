@@ -131,7 +131,7 @@ def plan_points(directory: StoreDirectory, selection: Selection) -> Plan | None:
 
 @dataclass(frozen=True, slots=True)
 class ProvenRange:
-    """What consume queues and index prove of a log from an offset on.
+    """Records of a range of the log that consume queues and index prove.
 
     Attributes:
         begin, end: log offsets between which it is asked; up to the end of the files a live log may grow meanwhile.
@@ -155,7 +155,7 @@ class ProvenRange:
 
 
 def prove_range(directory: StoreDirectory, selection: Selection, begin: int, end: int) -> ProvenRange | None:
-    """What consume queues and index prove of a range; None if it is better read in full.
+    """Proof of a range by consume queues and index; None if it is better read in full.
 
     Args:
         begin, end: log offsets of two records, or ends of the log or of a file; no record between them is cut
