@@ -18,6 +18,7 @@ from reput.cli.admin_options import DEFAULT_NAMESRV, Config, Namesrv, ask
 from reput.cli.display.message_rows import Format, RowFormat, read_messages, standard_input, with_defaults
 from reput.cli.display.output import write_error, write_fields, write_json
 from reput.cli.options import Json, Keys, Properties, parse_pairs
+from reput.counts import counted
 from reput.errors import MessageIllegalError, ReputError
 from reput.extras import require_store
 from reput.remoting.timer_properties import NOT_IN_BATCHES
@@ -55,8 +56,9 @@ def produce(
     the same columns; without the column `properties` each further column is a property. --tags, --key and --property
     count if a row says nothing else.
     Parquet has the columns of `reput consume --format parquet`; `body` must be there, and those options do not count.
-    Shows how many messages are stored, also if one cannot be sent; and with the exit status 1 how many the broker
-    could not make as safe as it is to, as no slave has them.
+    Shows how many messages are stored, also if one cannot be sent, or if an interrupt comes, then with how many may be
+    stored beside them; and with the exit status 1 how many the broker could not make as safe as it is to, as no slave
+    has them.
 
     Examples:
       seq 1000 | reput produce orders --tags paid --rate 100
@@ -101,9 +103,11 @@ def produce(
             fields = {"messages": sent.messages, "seconds": round(time.monotonic() - sent.since_s, 3)}
             less_safe = dict(sorted(sent.less_safe.items()))
             if as_json:
-                write_json(fields | {"less_safe": less_safe})
+                write_json(fields | {"less_safe": less_safe, "unknown": sent.unknown})
             else:
                 write_fields(fields)
+            if sent.unknown:
+                write_error(f"{counted(sent.unknown, 'message')} may be stored, too: the answer has not come")
             if less_safe:
                 counts = ", ".join(f"{status} {count}" for status, count in less_safe.items())
                 write_error(f"messages are stored, and less safe than their broker was to make them: {counts}")
@@ -111,10 +115,13 @@ def produce(
 
 
 class _Sent:
-    """Counts of stored messages, of them less safe than asked, and the time of the first send (monotonic)."""
+    """Counts of stored messages, of them less safe than asked, and the time of the first send (monotonic).
+
+    `unknown`: messages that are sent, and whose answers have not come.
+    """
 
     def __init__(self) -> None:
-        self.messages = 0
+        self.messages = self.unknown = 0
         self.less_safe: Counter[str] = Counter()  # by status
         self.since_s = 0.0
         self.has_begun = False
@@ -136,10 +143,11 @@ async def _produce(producer: Producer, messages: Iterable[Message], rate: float 
             part = list(run)
             if is_timed:  # no broker looks for a time inside of a batch
                 for message in part:
-                    result = await producer.send(message)
+                    with _counting(sent, 1):
+                        result = await producer.send(message)
                     sent.add([result.status])
             else:
-                with _counting(sent):
+                with _counting(sent, len(part)):
                     results = await producer.send_batch(part)
                 sent.add([result.status for result in results])
         if rate is not None:
@@ -154,19 +162,22 @@ async def _produce_tables(producer: Producer, topic: str, sent: _Sent) -> None:
     from reput.cli.display.message_tables import read_tables
 
     for table in read_tables(standard_input(), topic):
-        with _counting(sent):
+        with _counting(sent, len(table)):
             results = await producer.send_arrow(table)
         sent.add(results["status"].to_pylist())
 
 
 @contextlib.contextmanager
-def _counting(sent: _Sent) -> Iterator[None]:
-    """Count what was stored before a send failed."""
+def _counting(sent: _Sent, count: int) -> Iterator[None]:
+    """Count what was stored before a send of `count` messages failed; after an interrupt nobody knows."""
+    sent.unknown = count
     try:
         yield
     except ReputError as error:
         sent.messages += error.stored_messages
+        sent.unknown = 0
         raise
+    sent.unknown = 0
 
 
 class _ReadAhead:

@@ -93,11 +93,12 @@ class _WaitingInput(io.RawIOBase):
         return moved
 
     def readinto(self, buffer: Any, /) -> int:
-        size: int | None = self._raw.readinto(buffer)
-        while size is None:
-            select.select([self._raw], [], [])
-            size = self._raw.readinto(buffer)
-        return size
+        try:
+            while (size := self._raw.readinto(buffer)) is None:
+                select.select([self._raw], [], [])
+        except OSError as error:  # a command takes it for one of its output
+            raise ConfigError(f"standard input cannot be read: {error.strerror}") from None
+        return int(size)
 
 
 def read_messages(file: IO[bytes], format: RowFormat, topic: str) -> Iterator[tuple[int, Message]]:
