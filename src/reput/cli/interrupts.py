@@ -135,6 +135,12 @@ def end(status: int = STATUS) -> NoReturn:
     os._exit(status)
 
 
+def end_unread() -> NoReturn:
+    """End the command as its first signal does, and leave what is written to stdout, as nobody reads it."""
+    sys.stdout = None
+    end(_status())
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     """Handler of SIGINT, and of SIGTERM if a command runs until it is stopped."""
     global _is_interrupted

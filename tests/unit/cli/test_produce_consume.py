@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
+import os
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,10 @@ import pytest
 from pyarrow import parquet
 
 from reput import Broker
-from tests.support.broker import SMALL
+from tests.support.asking import until
+from tests.support.broker import SMALL, make_topic
 from tests.support.commands import Answer, run_reput
+from tests.support.interrupted import AT_A_CALL
 from tests.support.sockets import free_ports
 
 
@@ -243,6 +248,59 @@ def test_a_standard_input_that_the_shell_has_closed_is_one_line(topic: str, tmp_
     ):  # fmt: skip
         ended = subprocess.run(f"{reput} {words} <&-", shell=True, capture_output=True, text=True, timeout=60)
         assert (ended.returncode, ended.stderr) == (2, "reput: standard input is closed; give messages there\n")
+
+
+def test_a_standard_input_that_cannot_be_read_is_no_error_of_the_output(topic: str, tmp_path: Path) -> None:
+    reput = f"exec {sys.executable} -m reput"
+    for words in (f"produce {topic}", f"put {tmp_path / 'store'} --topic a --stdin"):
+        ended = subprocess.run(f"{reput} {words} 0>/dev/null", shell=True, capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stderr) == (2, "reput: standard input cannot be read: Bad file descriptor\n")
+
+
+def test_an_interrupt_tells_how_many_messages_may_be_stored_beside_those_that_are(topic: str) -> None:
+    sender = [sys.executable, "-c", AT_A_CALL, "reput.client.producing.producer", "Producer.send_batch", "1"]
+    for more, shown in (([], "messages  0\n"), (["--json"], '"less_safe": {}, "unknown": 1}\n')):
+        ended = subprocess.run(
+            [*sender, "produce", topic, *more], input="1\n", capture_output=True, text=True, timeout=60
+        )
+        assert ended.returncode == 130
+        assert shown in ended.stdout
+        assert ended.stderr.splitlines() == [
+            "reput: 1 message may be stored, too: the answer has not come", "reput: interrupted",
+        ]  # fmt: skip
+
+
+def test_a_topic_that_nobody_may_read_is_told_at_once_to_a_group_too(topic: str, broker: Broker) -> None:
+    make_topic(broker.address, topic, 2, perm=2)
+    for options in ((), ("--group", "g"), ("--group", "g", "--follow")):
+        answer = run_reput("consume", topic, *options)
+        assert answer.status == 2
+        assert answer.err == f"reput: topic {topic!r} has no queue that gives messages: nobody may read it\n"
+
+
+@pytest.mark.parametrize(("more", "status"), [(["--follow"], 0), ([], 130)])
+def test_one_interrupt_ends_a_command_whose_reader_stands_still(topic: str, more: list[str], status: int) -> None:
+    assert produce(topic, b"%010000d\n" % 7 * 20).status == 0  # each fills the pipe
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    with subprocess.Popen(
+        [sys.executable, "-m", "reput", "consume", topic, *more], stdout=writer, stderr=subprocess.PIPE, text=True
+    ) as command:
+        os.close(writer)
+        try:
+            until(lambda: _unread(reader) >= 4096)
+            command.send_signal(signal.SIGINT)
+            assert command.wait(30) == status
+            assert command.stderr is not None
+            assert command.stderr.read() == ("reput: interrupted\n" if status else "")
+        finally:
+            command.kill()
+            os.close(reader)
+
+
+def _unread(pipe: int) -> int:
+    """Bytes that a pipe holds."""
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def test_messages_that_no_slave_has_are_told_with_status_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

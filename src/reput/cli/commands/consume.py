@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +27,8 @@ if TYPE_CHECKING:
 
 #: Messages that are written at once, and seconds to wait for the first one.
 _MOST, _POLL_S = 1000, 0.5
+#: Seconds in which a reader that goes on has read what is being written.
+_HELD_S = 1.0
 
 
 def consume(
@@ -92,7 +97,7 @@ def consume(
                     break
             if watching is not None:
                 watching.cancel()
-            await asyncio.to_thread(output.close)
+            await output.close()
             left = 0 if output.is_full else await consumed.tell_left()
             if group is not None:  # also past messages with other tags, of which nothing comes
                 await consumer.commit()
@@ -100,7 +105,11 @@ def consume(
 
     status = 0
     with interrupts.until_stopped(unless=not follow or count is not None):
-        (written, left), silent = ask(namesrv, config, work)
+        try:
+            (written, left), silent = ask(namesrv, config, work)
+        finally:
+            if output.is_held:
+                interrupts.end_unread()
         status = max(left, silent)
         if not (written or status):
             reader = f"from {start!r} on" if group is None else f"for group {group!r}"
@@ -110,53 +119,82 @@ def consume(
     return status
 
 
-class _Rows:
+class _Output:
+    """Output to stdout by threads, as a pipe may be full for long.
+
+    The threads are no pool's: at the end of a loop, and of Python, one would wait for them, though nobody reads.
+
+    Attributes:
+        written: Messages that were written.
+        is_full: Whether no more are wanted.
+        is_held: Whether the command was interrupted while the reader of a pipe stood still.
+    """
+
+    is_full = is_held = False
+    written = 0
+
+    async def _write(self, write: Callable[..., object], *arguments: object) -> None:
+        """Write in a thread; an interrupt waits `_HELD_S` for it."""
+        done: Future[None] = Future()
+
+        def run() -> None:
+            try:
+                write(*arguments)
+            except BaseException as error:
+                done.set_exception(error)
+            else:
+                done.set_result(None)
+
+        threading.Thread(target=run, name="reput-stdout", daemon=True).start()
+        waiting = asyncio.wrap_future(done)
+        try:
+            await asyncio.shield(waiting)
+        except asyncio.CancelledError:
+            await asyncio.wait([waiting], timeout=_HELD_S)
+            self.is_held = not waiting.done()
+            raise
+
+
+class _Rows(_Output):
     """Messages that are written row by row."""
 
     def __init__(self, format: RowFormat, count: int | None) -> None:
-        self._write = writer_of(format, sys.stdout.buffer)
+        self._rows = writer_of(format, sys.stdout.buffer)
         self._count = count
-        self.written = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self._count is not None and self.written >= self._count
 
     async def take(self, consumer: PullConsumer) -> int:
         """Write what has come; how many messages it were."""
         most = _MOST if self._count is None else min(_MOST, self._count - self.written)
         messages = await consumer.poll(most, _POLL_S)
         if messages:
-            await asyncio.to_thread(self._write, messages)  # a pipe may be full for long
+            await self._write(self._rows, messages)
         self.written += len(messages)
+        self.is_full = self.written == self._count
         return len(messages)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Each row was written whole."""
 
 
-class _Tables:
+class _Tables(_Output):
     """Messages that are written as Parquet."""
-
-    is_full = False
 
     def __init__(self) -> None:
         from reput.cli.display.message_tables import TableWriter
 
         self._writer = TableWriter(sys.stdout.buffer)
-        self.written = 0
 
     async def take(self, consumer: PullConsumer) -> int:
         """As that of rows."""
         table = await consumer.poll_arrow(_POLL_S)
         if len(table):
-            await asyncio.to_thread(self._writer.write, table)
+            await self._write(self._writer.write, table)
         self.written += len(table)
         return len(table)
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Write the end of the file."""
-        self._writer.close()
+        await self._write(self._writer.close)
 
 
 async def _assign_all(consumer: PullConsumer, consumed: ConsumedTopic, begin: ConsumeFrom, *, follow: bool) -> None:
