@@ -96,6 +96,8 @@ class TimerMessageStore:
 
     def have_units(self, commit_log_offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Whether each message got its unit before the start, after the checkpoint was written last."""
+        if not len(self._with_units):  # as of a broker that was stopped
+            return np.zeros(len(commit_log_offsets), np.bool_)
         return np.isin(commit_log_offsets, self._with_units)
 
     def comes_late(self, queue_offset: int) -> None:
