@@ -32,7 +32,7 @@ from reput.spark.daemon import freeze_worker
 from reput.spark.session import is_local, job_session
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -124,8 +124,7 @@ class SparkRunner:
             context.setJobGroup(group, description)
         number_of_task = np.arange(len(items)) * tasks // len(items)
         try:
-            rows = self.session.createDataFrame(_rows(items, number_of_task))
-            done = rows.repartitionById(tasks, "task").mapInArrow(run_items, _ROW).toArrow()
+            done = item_rows(self.session, items, number_of_task).mapInArrow(run_items, _ROW).toArrow()
         except (Py4JError, PySparkException) as error:
             logger.debug("the job %r failed: %s", description, error)
             reason = _reason(str(error))
@@ -186,14 +185,21 @@ def _reason(text: str) -> str:
     return aborted[1].rstrip(":") if aborted else text.strip().partition("\n")[0]
 
 
-def _rows(items: Sequence[object], number_of_task: npt.NDArray[np.int64]) -> pa.Table:
-    """Table with a row for each item: its index, the number of its Spark task, and the item, pickled."""
+def item_rows(
+    session: SparkSession, items: Sequence[object], number_of_task: npt.NDArray[np.int64] | None = None
+) -> DataFrame:
+    """DataFrame with a row for each item: its index, the number of its Spark task, and the item, pickled.
+
+    number_of_task: None: a task for each item.
+    """
     from pyspark import cloudpickle
 
+    numbers = np.arange(len(items)) if number_of_task is None else number_of_task
     pickled = [cloudpickle.dumps(item) for item in items]  # type: ignore[no-untyped-call]
-    return pa.table(
-        {"index": pa.array(range(len(items)), pa.int64()), "task": number_of_task.astype(np.int32), "item": pickled}
+    table = pa.table(
+        {"index": pa.array(range(len(items)), pa.int64()), "task": numbers.astype(np.int32), "item": pickled}
     )
+    return session.createDataFrame(table).repartitionById(int(numbers[-1]) + 1, "task")
 
 
 def _shown(items: Sequence[object]) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -17,12 +18,16 @@ with saying_the_extra(__name__):
     import pyarrow as pa
     from pyspark import TaskContext
 
+from reput.jobs.query.query_job import LogRows
 from reput.jobs.query.row_files import read_rows, write_rows
 from reput.jobs.query.sql_job import MESSAGES, Source, distinct_names
-from reput.jobs.query.topic_table import BODY_ERROR
+from reput.jobs.query.topic_table import BODY_ERROR, TopicColumns
+from reput.log.plans.plan import MIN_TASK_BYTES, PlanOptions, plan_read
+from reput.log.plans.plan_parts import Part, part_bytes, part_groups
 from reput.log.reads.open_batches import batch_reader
 from reput.spark.arguments import check_arguments
 from reput.spark.daemon import freeze_worker
+from reput.spark.runner import item_rows
 from reput.spark.source import read_log
 
 if TYPE_CHECKING:
@@ -162,33 +167,59 @@ def topic_frame(
 ) -> DataFrame:
     """DataFrame of a topic's messages, with the fields of their JSON bodies; None: all messages, without fields.
 
-    Tasks add the count of bodies that could not be decoded to `undecoded`.
+    The log of a topic with fields is planned here once, for the types of the fields and for the rows. Tasks read and
+    decode, and add the count of bodies that could not be decoded to `undecoded`.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    rows = read_log(
-        spark,
-        source.path,
-        topics=source.topics if topic is None else [topic],
-        begin=source.begin,
-        end=source.end,
-        commit_log_path=source.commit_log_path,
-        mode=source.mode,
-    )
-    if topic is None:
-        return rows
-    columns = source.columns(topic)
-    if columns.decoder is None:
-        return rows
+    columns = TopicColumns() if topic is None else source.columns(topic, plan := _OnePlan(spark))
+    if topic is None or columns.decoder is None:
+        return read_log(
+            spark,
+            source.path,
+            topics=source.topics if topic is None else [topic],
+            begin=source.begin,
+            end=source.end,
+            commit_log_path=source.commit_log_path,
+            mode=source.mode,
+        )
+    names = columns.schema.names
+    rows = source.read(topic, columns.log_columns(names))
 
     def decode(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            decoded = columns.rows(batch, columns.schema.names)
-            if undecoded is not None:
-                undecoded.add(decoded.num_rows - decoded[BODY_ERROR].null_count)
-            yield decoded
+            for item in batch["item"]:
+                for part in pickle.loads(item.as_buffer()):
+                    for found in rows.read(part):
+                        decoded = columns.rows(found, names)
+                        if undecoded is not None:
+                            undecoded.add(decoded.num_rows - decoded[BODY_ERROR].null_count)
+                        yield decoded
+        freeze_worker()
 
-    return rows.mapInArrow(decode, from_arrow_schema(columns.schema))
+    return item_rows(spark, plan.groups(rows)).mapInArrow(decode, from_arrow_schema(columns.schema))
+
+
+class _OnePlan:
+    """Plan of a topic's rows, made once, for as many tasks at a time as the session runs."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        context = getattr(spark, "sparkContext", None)  # Spark Connect has none
+        self._processors = context.defaultParallelism if context is not None else len(os.sched_getaffinity(0))
+        self._parts: Sequence[Part] | None = None
+
+    def __call__(self, rows: LogRows) -> Sequence[Part]:
+        """The parts of the topic's rows; columns make no difference."""
+        if self._parts is None:
+            options = PlanOptions(processors=self._processors)
+            self._parts = plan_read(rows.directory, rows.selection, options, rows.wanted).parts
+        return self._parts
+
+    def groups(self, rows: LogRows) -> list[list[Part]]:
+        """The parts of each task."""
+        parts = self(rows)
+        size = max(-(-sum(map(part_bytes, parts)) // self._processors), MIN_TASK_BYTES)
+        return [[part for _, part in group] for group in part_groups([(None, part) for part in parts], size)] or [[]]
 
 
 def _view(frame: DataFrame, name: str) -> None:
