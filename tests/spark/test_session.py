@@ -330,7 +330,7 @@ class TestSparkRunner:
             SparkRunner(spark).run(task, items, description="fails")
 
     def test_two_attempts_of_a_task_at_once_are_refused(self) -> None:
-        speculative: Any = SimpleNamespace(conf={"spark.speculation": "true"})
+        speculative: Any = SimpleNamespace(conf={"spark.speculation": "true"}, createDataFrame=print)
         with pytest.raises(ConfigError, match=r"spark\.speculation is on"):
             SparkRunner(speculative)
 

@@ -275,6 +275,7 @@ _ALL_KEPT = FILE_CODES | {
 }  # fmt: skip
 
 
+@dataclass(init=False)
 class Findings:
     """Findings of a task, or of a whole audit: all are counted, the first `MOST_OF_A_CODE` of each code are kept.
 
@@ -284,10 +285,12 @@ class Findings:
         sizes: sums of their `count`, by code.
     """
 
+    kept: list[Finding]
+    counts: Counter[str]
+    sizes: Counter[str]
+
     def __init__(self, findings: Iterable[Finding] = ()) -> None:
-        self.kept: list[Finding] = []
-        self.counts: Counter[str] = Counter()
-        self.sizes: Counter[str] = Counter()
+        self.kept, self.counts, self.sizes = [], Counter(), Counter()
         self.add(findings)
 
     def add(self, findings: Iterable[Finding]) -> None:
