@@ -32,7 +32,7 @@ from reput.transport.connection import Connection
 #: Memory for the answers to some 500 acks, which take a quarter of a millisecond.
 _ANSWER_BYTES = 1 << 16
 #: Forms that are kept, each of one queue of a group and 4 KB.
-_MOST_FORMS = 1024
+_MOST_FORMS = 4096
 
 
 class AckFrames:
