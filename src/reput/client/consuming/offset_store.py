@@ -141,7 +141,7 @@ class RemoteBrokerOffsetStore(OffsetStore):
             except MQBrokerError as error:  # of this queue, as of a topic that was deleted: others are committed
                 refusal = refusal or error
             except RemotingError:
-                if is_given_up:
+                if is_given_up and one.told_offset == offset:  # no operator has moved it meanwhile
                     one.forget()  # the broker may have it, and by the next time another member's
                 raise
         if refusal is not None:

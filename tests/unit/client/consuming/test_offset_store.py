@@ -121,6 +121,35 @@ async def test_an_offset_whose_commit_has_no_answer_is_committed_again_but_for_a
     assert await committed_twice(RemotingError("no answer"), is_dropped=True) == [0, 1]
 
 
+async def test_an_operator_that_moves_a_dropped_queue_during_its_last_commit_has_the_last_word() -> None:
+    """Brokers of RocketMQ 4 know of a reset only by the commits of those who have heard of it."""
+    committed: list[int] = []
+    queues = ProcessQueueTable(ProcessQueue)
+
+    async def commit(queue: QueueKey, offset: int) -> None:
+        committed.append(offset)
+        if offset == 5:
+            queues.known(queue).move(3)
+            raise RemotingError("no answer")
+
+    async def commit_at_each(broker_names: set[str], commit: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+        with suppress(RemotingError):
+            await commit("broker-a")
+
+    group = SimpleNamespace(
+        queues=queues, commit=commit, commit_at_each=commit_at_each, connect=connect, look_at_connections=lambda: None,
+        client=CLIENT,
+    )  # fmt: skip
+    offsets = RemoteBrokerOffsetStore(cast("ConsumerGroup", group))
+    one = queues.known(QUEUE)
+    one.want()
+    one.offset = 5
+    one.drop()
+    for _ in range(2):
+        await offsets.persist()
+    assert committed == [5, 3]
+
+
 async def test_an_offset_that_is_refused_holds_up_no_other_one_of_its_broker() -> None:
     """As of a queue whose topic was deleted."""
     error = MQBrokerError("10.0.0.1:10911", ResponseCode.TOPIC_NOT_EXIST, "no such topic")
