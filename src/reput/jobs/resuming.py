@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar
@@ -27,6 +28,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _SIZE_BYTES, _DIGEST_BYTES = 8, 16
+#: Of pickles, whatever Python writes by default: 5, as of Python 3.14, makes arrays by other functions.
+_PROTOCOL = 4
 #: Beside dataclasses, enumerations and tuples, what outcomes are made of.
 _PARTS = (np.ndarray, np.dtype, np.generic, pa.Table, Counter, bytearray)
 #: Functions that make them, in NumPy 2 and 1.
@@ -104,7 +107,7 @@ def keep(path: str, value: object, *, synced: bool) -> None:
     Raises TypeError for an object of another kind, which `load` would refuse.
     """
     written = io.BytesIO()
-    _Pickler(written).dump(value)
+    _Pickler(written, _PROTOCOL).dump(value)
     data = written.getvalue()
     content = len(data).to_bytes(_SIZE_BYTES, "big") + _digest(data) + data
     if synced:
@@ -168,9 +171,10 @@ class _Unpickler(pickle.Unpickler):
         """A class or function that the file names; of reput, modules that others than tasks import are read, too."""
         is_known = module in sys.modules or (module.startswith("reput.") and "._" not in module)
         if is_known and "." not in name:
-            found = super().find_class(module, name)
-            if _is_part(found) or (module, name) in _MAKERS:
-                return found
+            with suppress(ImportError, AttributeError):  # another release of reput may have had it
+                found = super().find_class(module, name)
+                if _is_part(found) or (module, name) in _MAKERS:
+                    return found
         raise StoreFormatError(
             f"{self._path}: state of a job with {module}.{name}, which no job keeps; remove the folder of the job, or "
             "give another one"

@@ -18,7 +18,7 @@ import pytest
 
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
 from reput.files import FileLayer, RecordLock
-from reput.jobs import job_folder
+from reput.jobs import job_folder, resuming
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.resuming import ResumingRunner, keep, load
 from reput.jobs.runner import LocalRunner
@@ -270,6 +270,8 @@ def test_state_that_others_may_write_is_not_read(foreign: Callable[[Path], None]
         b"creput.__main__\nmain\n(tR.",
         b"creput.jobs.resuming\npickle.loads\n.",
         b"creput.jobs.resuming\nkeep\n.",
+        b"creput.jobs.of_another_release\nOutcome\n.",
+        b"creput.jobs.resuming\nOfAnotherRelease\n.",
         pickle.dumps(Path("x")),
     ],
 )
@@ -289,6 +291,20 @@ def test_what_cannot_be_read_again_is_not_kept(tmp_path: Path, value: object) ->
     with pytest.raises(TypeError, match="expected dataclasses, numbers, texts, arrays, tables"):
         keep(str(path), value, synced=False)
     assert not path.exists()
+
+
+def test_arrays_are_kept_whatever_the_protocol_of_pythons_pickles_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.14 has another one by default."""
+    by_default = resuming._Pickler.__init__
+
+    def of_later_python(pickler: pickle.Pickler, file: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> None:
+        by_default(pickler, file, protocol)
+
+    monkeypatch.setattr(resuming._Pickler, "__init__", of_later_python)
+    keep(str(tmp_path / "plan"), np.arange(3), synced=False)
+    assert load(str(tmp_path / "plan")).tolist() == [0, 1, 2]
 
 
 def test_state_comes_back_as_it_was_kept(tmp_path: Path) -> None:
