@@ -243,6 +243,8 @@ class TimerMessageService:
             self._flushes.is_changed = True
             if self._slot is not None and not self.recalled_to:
                 await self._deliver(self._slot)
+            if timers.queue_offset < end:
+                await asyncio.sleep(0)  # between two batches the loop does other work
 
     def _add(self, slot: OpenSlot, message: TimerMessage, unit: TimerUnit, *, keep: bool) -> None:
         """Add a message to the slot that is open; `keep`: it holds no bytes but its own."""

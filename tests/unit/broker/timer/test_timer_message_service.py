@@ -124,6 +124,36 @@ async def test_messages_get_their_slots_in_the_loop_but_for_those_that_need_anot
     assert len(by_thread) == len(list((tmp_path / "store/timerlog").iterdir()))
 
 
+async def test_between_two_passes_over_messages_without_slots_the_loop_does_other_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a start, or when a slave takes over, these may be millions."""
+    path, turn_of_pass, turns, enqueue = tmp_path / "store", list[int](), [0], TimerMessageStore.enqueue
+    properties = {"TIMER_OUT_MS": str(now_ms() + 1_000_000), "REAL_TOPIC": "orders", "REAL_QID": "0"}
+    with MessageStore.open(path, **SMALL) as store:
+        store.put_messages([Message(TIMER_TOPIC, b"x", properties=properties) for _ in range(1500)])
+
+    def seen(timers: TimerMessageStore, entries: TimerEntries, write_time: int) -> None:
+        turn_of_pass.append(turns[0])
+        enqueue(timers, entries, write_time)
+
+    def turn() -> None:
+        turns[0] += 1
+        asyncio.get_running_loop().call_soon(turn)
+
+    monkeypatch.setattr(TimerMessageStore, "enqueue", seen)
+    turn()
+    async with serving_broker(path) as served:
+        timers = served.controller._state.timers
+        assert timers is not None
+        while timers.queue_offset < 1500:
+            await asyncio.sleep(0)
+        assert timers.total == 1500
+    in_loop = turn_of_pass[2:]  # the first one needed a file
+    assert len(in_loop) > 3
+    assert len(set(in_loop)) == len(in_loop)
+
+
 @pytest.mark.parametrize("keys", [{}, SYNCED], ids=["async", "sync"])
 async def test_messages_come_at_their_times_as_they_were_sent(tmp_path: Path, keys: dict[str, Any]) -> None:
     async with serving_broker(tmp_path / "store", **FAST | keys) as served:
