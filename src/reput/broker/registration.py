@@ -72,6 +72,9 @@ class Registration:
         self._wanted = self._done = 0
         self._is_at: set[str] = set()
         self._registering_each = asyncio.Lock()
+        self._wanted_each = self._done_each = 0
+        self._each: set[str] = set()  # topics that the next registration of single ones is to have
+        self._have_each = True  # whether all name servers have what the last one was for
         self._changed: set[str] = set()  # topics that were registered while a registration of all was under way
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
@@ -124,11 +127,29 @@ class Registration:
             await self.register()
 
     async def _register_each(self, topics: Collection[str]) -> bool:
-        """Register single topics as they are now; False if a name server needs a registration of all."""
+        """Register single topics as they are now; False if a name server needs a registration of all.
+
+        Calls that come meanwhile share the next one: a name server that is silent is waited for once, and not by each
+        of them after the other.
+        """
+        self._each.update(topics)
+        self._wanted_each += 1
+        mine = self._wanted_each
         async with self._registering_each:  # a name server may take what comes at once in any order
-            table = self._store.topic_metadata.topic_config_table
-            configs = [table[topic] for topic in topics if topic in table]
-            return all(await asyncio.gather(*(self._register_each_at(one, configs) for one in self._name_servers)))
+            if self._done_each < mine:
+                including, each, self._each = self._wanted_each, self._each, set()
+                try:
+                    self._have_each = await self._register_together(each)
+                except BaseException:
+                    self._each |= each  # others wait for them
+                    raise
+                self._done_each = including
+            return self._have_each
+
+    async def _register_together(self, topics: Collection[str]) -> bool:
+        table = self._store.topic_metadata.topic_config_table
+        configs = [table[topic] for topic in topics if topic in table]
+        return all(await asyncio.gather(*(self._register_each_at(one, configs) for one in self._name_servers)))
 
     async def _register_each_at(self, name_server: str, topics: Sequence[TopicConfig]) -> bool:
         config, call = self.config, self._client.call

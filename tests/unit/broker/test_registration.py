@@ -162,3 +162,51 @@ async def test_what_changes_while_all_are_registered_is_told_again_after_it(tmp_
         found = await broker.route("new")
         assert found is not None
         assert found["writeQueueNums"] == 7
+
+
+async def test_topics_that_are_changed_while_a_name_server_is_silent_wait_for_it_together(tmp_path: Path) -> None:
+    """Or the last one of 20 would wait for a minute, and so would a send that makes a topic."""
+    async with watched(tmp_path) as broker:
+        registration, silent = broker.served.controller.state.registration, asyncio.Event()
+        answering, told = registration._client.call, list[int]()
+
+        async def call(address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+            told.append(command.code)
+            await silent.wait()
+            return await answering(address, command, timeout_s)
+
+        registration._client.call = call  # type: ignore[method-assign]
+        changes = [asyncio.create_task(registration.register_topics([f"topic-{number}"])) for number in range(20)]
+        while not told:
+            await asyncio.sleep(0)
+        silent.set()
+        await asyncio.gather(*changes)
+        assert told == [VERSION, ONE] + [VERSION] + [ONE] * 19
+
+
+async def test_topics_of_a_call_that_is_cancelled_are_registered_by_the_next_one(tmp_path: Path) -> None:
+    """It has taken along what others wait for."""
+    async with watched(tmp_path) as broker:
+        registration = broker.served.controller.state.registration
+        await with_topic(broker.client, "first", 2)
+        broker.asked.clear()
+        answering, held, told = registration._client.call, asyncio.Event(), list[int]()
+
+        async def call(address: str, command: RemotingCommand, timeout_s: float = 3.0) -> RemotingCommand:
+            told.append(command.code)
+            await held.wait()
+            return await answering(address, command, timeout_s)
+
+        registration._client.call = call  # type: ignore[method-assign]
+        first = asyncio.create_task(registration.register_topics(["topic-0"]))
+        while not told:
+            await asyncio.sleep(0)
+        second, third = (asyncio.create_task(registration.register_topics([f"topic-{one}"])) for one in (1, 2))
+        await asyncio.sleep(0)
+        first.cancel()
+        while len(told) < 2:
+            await asyncio.sleep(0)
+        second.cancel()
+        held.set()
+        await third
+        assert told == [VERSION] * 3 + [ONE] * 3
