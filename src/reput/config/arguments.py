@@ -19,6 +19,7 @@ _MEANT_TO_SEPARATE = frozenset(",;&|")
 _MOST_SHOWN = 200
 #: The largest numbers of the network protocol's fields (Java's `int` and `long`).
 MOST_INT, MOST_LONG = (1 << 31) - 1, (1 << 63) - 1
+LEAST_LONG = -1 << 63
 
 #: A check of an argument, by its name and value: raises ConfigError for what is none.
 Check = Callable[[str, Any], None]
@@ -45,6 +46,8 @@ def is_whole(value: Any, least: float = -math.inf, most: float = math.inf) -> bo
 def check_whole(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> None:
     """Raises ConfigError for what is no whole number from `least` to `most`; NumPy's are some."""
     if not is_whole(value, least, most):
+        if least == LEAST_LONG and not is_whole(value):
+            least = -math.inf
         if most in (MOST_INT, MOST_LONG) and not is_whole(value, least):
             most = math.inf  # the limit of a field matters to who is above it alone
         upper = "" if most == math.inf else f", {most} at most"

@@ -10,6 +10,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from reput.config.arguments import (
+    LEAST_LONG,
     MOST_INT,
     MOST_LONG,
     check_path,
@@ -28,7 +29,7 @@ from reput.formats.message import TOPIC_CHARACTERS
 from reput.formats.message_ext import MessageExt
 from reput.log.directory import StoreDirectory
 from reput.log.unknown_topics import warn_of_slip
-from reput.store.results import GetMessageStatus, QueueInfo
+from reput.store.results import QueueInfo
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,8 +50,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("reput.store")
 
-_FOUND = GetMessageStatus.FOUND
-
 
 @lru_cache(maxsize=1024)
 def _look_at_tags(tags: str) -> None:
@@ -60,9 +59,9 @@ def _look_at_tags(tags: str) -> None:
 
 
 def _check_pull(**given: object) -> None:
-    """Raises ConfigError for an argument of a pull whose type is wrong; asked if nothing was found."""
+    """Raises ConfigError for an argument of a pull that is none."""
     for name, value in given.items():
-        check_text(name, value) if name == "topic" else check_whole(name, value)
+        check_text(name, value) if name == "topic" else check_whole(name, value, LEAST_LONG, MOST_LONG)
 
 
 def _check_query(topic: object, key: object, max_num: object, begin: object, end: object) -> None:
@@ -70,7 +69,7 @@ def _check_query(topic: object, key: object, max_num: object, begin: object, end
     check_text("topic", topic)
     check_text("key", key)
     check_whole("max_num", max_num, most=MOST_INT)
-    check_whole("begin", begin)
+    check_whole("begin", begin, LEAST_LONG, MOST_LONG)
     if end is not None:
         check_whole("end", end, most=MOST_LONG)
 
@@ -280,14 +279,14 @@ class MessageReader:
             _look_at_tags(tags)
         if max_total_size is not None:
             check_whole("max_total_size", max_total_size)
+        if not (type(topic) is str and type(queue_id) is type(offset) is type(max_msg_nums) is int):
+            _check_pull(topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums)
         begin = monotonic()
         try:
             result = self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
-        except (ArithmeticError, AttributeError, TypeError, ValueError):
+        except ArithmeticError:  # beyond 64 bits
             _check_pull(topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums)
             raise
-        if result.status is not _FOUND:
-            _check_pull(topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums)
         elapsed = monotonic() - begin
         if elapsed > self._stats.get_entire_time_max_s:
             self._stats.get_took(elapsed)
@@ -337,14 +336,13 @@ class MessageReader:
         """
         if not self._is_open:
             self._check_open()
+        if not (type(max_num) is type(begin) is int and end is None):
+            _check_query(topic, key, max_num, begin, end)
         try:
-            found = self._querying.by_key(topic, key, max_num, begin, end)
+            return self._querying.by_key(topic, key, max_num, begin, end)
         except (ArithmeticError, AttributeError, MemoryError, TypeError, ValueError):
             _check_query(topic, key, max_num, begin, end)
             raise
-        if not found:
-            _check_query(topic, key, max_num, begin, end)
-        return found
 
     def query_messages(
         self, topic: str, keys: Sequence[str], max_num: int = 32, begin: int = 0, end: int | None = None
