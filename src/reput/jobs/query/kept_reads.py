@@ -11,8 +11,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from reput.config.arguments import an_object_of, optional
+from reput.config.arguments import an_object_of, check_mapping, check_path, optional
 from reput.files import DISK
+from reput.jobs.arguments import check_arguments
 from reput.jobs.job_folder import JobFolder, Option
 from reput.jobs.query.row_files import read_rows, write_rows
 from reput.jobs.resuming import ResumingRunner, keep, load
@@ -84,6 +85,9 @@ def kept_reads(
     runner: Runner, work_dir: str, options: Mapping[str, Option], progress: Progress | None = None
 ) -> Iterator[KeptReads]:
     """Keep the reads of a query with these options in `work_dir` until the query has ended; raises as `JobFolder`."""
+    check_arguments(runner=runner, progress=progress)
+    check_path("work_dir", work_dir)
+    check_mapping("options", options)
     with JobFolder(work_dir, "query", options) as folder:
         yield KeptReads(runner, folder, progress)
         folder.finish()

@@ -170,3 +170,18 @@ def test_progress_is_told_in_log_bytes_without_a_folder_and_in_parts_with_one(st
     with kept_reads(LocalRunner(1), str(tmp_path / "work"), {}, lambda *one: told.append(one)) as kept:
         find_messages(store, kept=kept).read_all()
     assert told[-1][0] == told[-1][1] > 10
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("runner", (None, 5, LocalRunner)), ("work_dir", (None, 5, "", "a\0b", b"x")), ("options", (None, 5, "x", [1])),
+        ("progress", (5, "x")),
+    ],
+)  # fmt: skip
+def test_what_is_no_argument_makes_no_folder(tmp_path: Path, name: str, values: tuple[object, ...]) -> None:
+    right = {"runner": LocalRunner(), "work_dir": str(tmp_path / "work"), "options": {}, "progress": None}
+    for value in values:
+        with pytest.raises(ConfigError, match=f"^{name}"), kept_reads(**right | {name: value}):
+            pass
+    assert list(tmp_path.iterdir()) == []
