@@ -167,8 +167,9 @@ NOT_RUN: dict[str, dict[str, str]] = {
     },
     "upgrade.md": {
         "python3 -m venv": "changes the machine",
-        "/opt/reput-new/": "changes the machine",
-        "mv /opt/reput ": "changes the machine",
+        "/opt/reput-2026-12-01/": "changes the machine",
+        "[ -L /opt/reput ] ": "changes the machine",
+        "readlink /opt/reput": "asks what the line before has made",
         "ln ": "changes the machine",
         "systemctl ": "changes the machine",
         "curl ": "tests/unit/broker/metrics ask it",
