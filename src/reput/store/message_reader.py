@@ -5,30 +5,25 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from time import monotonic
 from typing import TYPE_CHECKING
 
 from reput.config.arguments import (
-    LEAST_LONG,
-    MOST_INT,
-    MOST_LONG,
     check_path,
     check_queue_ids,
     check_seconds,
     check_text,
     check_whole,
-    meant_as_several,
     refusal,
 )
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreStateError
-from reput.events import Event
 from reput.formats.consume_queue import Unit
 from reput.formats.message import TOPIC_CHARACTERS
 from reput.formats.message_ext import MessageExt
 from reput.log.directory import StoreDirectory
 from reput.log.unknown_topics import warn_of_slip
+from reput.store.reads.arguments import check_pull, check_query, look_at_tags
 from reput.store.results import QueueInfo
 
 if TYPE_CHECKING:
@@ -49,29 +44,6 @@ if TYPE_CHECKING:
     from reput.store.tail_source import TailSource
 
 logger = logging.getLogger("reput.store")
-
-
-@lru_cache(maxsize=1024)
-def _look_at_tags(tags: str) -> None:
-    """Log, once, a tag that seems to be several: it is the tag of no message, and nothing is found without a word."""
-    if tag := meant_as_several(tags.split("||")):
-        logger.warning(Event("this asks for one tag of this name: || alone separates tags", tag=tag.strip()))
-
-
-def _check_pull(**given: object) -> None:
-    """Raises ConfigError for an argument of a pull that is none."""
-    for name, value in given.items():
-        check_text(name, value) if name == "topic" else check_whole(name, value, LEAST_LONG, MOST_LONG)
-
-
-def _check_query(topic: object, key: object, max_num: object, begin: object, end: object) -> None:
-    """Raises ConfigError for an argument of a query by key that is none."""
-    check_text("topic", topic)
-    check_text("key", key)
-    check_whole("max_num", max_num, most=MOST_INT)
-    check_whole("begin", begin, LEAST_LONG, MOST_LONG)
-    if end is not None:
-        check_whole("end", end, most=MOST_LONG)
 
 
 class MessageReader:
@@ -121,7 +93,7 @@ class MessageReader:
         except TypeError:  # what has no hash
             queue = None
         if queue is None:
-            _check_pull(topic=topic, queue_id=queue_id)
+            check_pull(topic=topic, queue_id=queue_id)
         return queue
 
     def min_offset(self, topic: str, queue_id: int) -> int:
@@ -216,7 +188,7 @@ class MessageReader:
             check_queue_ids("queue_ids", queue_ids)
         if tags is not None:
             check_text("tags", tags)
-            _look_at_tags(tags)
+            look_at_tags(tags)
         if timeout is not None:
             check_seconds("timeout", timeout, may_be_zero=True)
         if offsets is not None:
@@ -276,16 +248,16 @@ class MessageReader:
             self._check_open()
         if tags is not None:
             check_text("tags", tags)
-            _look_at_tags(tags)
+            look_at_tags(tags)
         if max_total_size is not None:
             check_whole("max_total_size", max_total_size)
         if not (type(topic) is str and type(queue_id) is type(offset) is type(max_msg_nums) is int):
-            _check_pull(topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums)
+            check_pull(topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums)
         begin = monotonic()
         try:
             result = self._getting.get(topic, queue_id, offset, max_msg_nums, tags, max_total_size)
         except ArithmeticError:  # beyond 64 bits
-            _check_pull(topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums)
+            check_pull(topic=topic, queue_id=queue_id, offset=offset, max_msg_nums=max_msg_nums)
             raise
         elapsed = monotonic() - begin
         if elapsed > self._stats.get_entire_time_max_s:
@@ -337,11 +309,11 @@ class MessageReader:
         if not self._is_open:
             self._check_open()
         if not (type(max_num) is type(begin) is int and end is None):
-            _check_query(topic, key, max_num, begin, end)
+            check_query(topic, key, max_num, begin, end)
         try:
             return self._querying.by_key(topic, key, max_num, begin, end)
         except (ArithmeticError, AttributeError, MemoryError, TypeError, ValueError):
-            _check_query(topic, key, max_num, begin, end)
+            check_query(topic, key, max_num, begin, end)
             raise
 
     def query_messages(
@@ -355,7 +327,7 @@ class MessageReader:
         self._check_open()
         if isinstance(keys, str | bytes):
             raise ConfigError(f"keys {keys!r}: expected a list of keys; query_message takes one")
-        _check_query(topic, "", max_num, begin, end)
+        check_query(topic, "", max_num, begin, end)
         try:
             return self._querying.by_keys(topic, keys, max_num, begin, end)
         except (AttributeError, TypeError):

@@ -1,0 +1,34 @@
+"""Arguments of pulls and queries of a store: each is checked by its name."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+
+from reput.config.arguments import LEAST_LONG, MOST_INT, MOST_LONG, check_text, check_whole, meant_as_several
+from reput.events import Event
+
+logger = logging.getLogger("reput.store")
+
+
+@lru_cache(maxsize=1024)
+def look_at_tags(tags: str) -> None:
+    """Log, once, a tag that seems to be several: it is the tag of no message, and nothing is found without a word."""
+    if tag := meant_as_several(tags.split("||")):
+        logger.warning(Event("this asks for one tag of this name: || alone separates tags", tag=tag.strip()))
+
+
+def check_pull(**given: object) -> None:
+    """Raises ConfigError for an argument of a pull that is none."""
+    for name, value in given.items():
+        check_text(name, value) if name == "topic" else check_whole(name, value, LEAST_LONG, MOST_LONG)
+
+
+def check_query(topic: object, key: object, max_num: object, begin: object, end: object) -> None:
+    """Raises ConfigError for an argument of a query by key that is none."""
+    check_text("topic", topic)
+    check_text("key", key)
+    check_whole("max_num", max_num, most=MOST_INT)
+    check_whole("begin", begin, LEAST_LONG, MOST_LONG)
+    if end is not None:
+        check_whole("end", end, most=MOST_LONG)
