@@ -66,7 +66,7 @@ class Slave:
         self._master: _Known | None = None
         self._following: tuple[threading.Event, threading.Thread] | None = None
         self._task: asyncio.Task[None] | None = None
-        self._progress: FollowState | None = None
+        self._progress: tuple[threading.Event, FollowState] | None = None  # with the stop of its thread
         self._copying = Copying()
         self._end_offset = -1
         self._is_told = False
@@ -80,13 +80,15 @@ class Slave:
 
     @property
     def progress(self) -> FollowState | None:
-        """State of the copy; None before the first master."""
-        return self._progress
+        """State of the copy; None before the master was heard."""
+        if self._progress is None or self._progress[0].is_set():  # that of another master
+            return None
+        return self._progress[1]
 
     @property
     def has_master(self) -> bool:
         """Whether the connection to the master stands."""
-        return self._progress is not None and self._progress.is_connected
+        return self.progress is not None and self.progress.is_connected
 
     @property
     def copies_nothing(self) -> str | None:
@@ -149,15 +151,16 @@ class Slave:
                 copying.goes_on(progress.end_offset, is_all=not progress.lag_bytes)
             else:
                 copying.stops(progress.failure, master.address)
-            self._on_state(progress)
+            self._on_state(progress, stop)
 
-        follower = Follower(
-            self._store, master.address, ha_address=master.ha_address, acknowledges=True, on_state=on_state,
-            on_topics=self._on_topics, own_topics={config.topic_name for config in self._topics.own_topics},
-            tls=ClientTls.of(self._view.config), credentials=self._credentials,
-        )  # fmt: skip
+        follower: Follower | None = None
         while not stop.is_set():
             try:
+                follower = follower or Follower(  # raises for an odd address, and the network may say anything
+                    self._store, master.address, ha_address=master.ha_address, acknowledges=True, on_state=on_state,
+                    on_topics=self._on_topics, own_topics={config.topic_name for config in self._topics.own_topics},
+                    tls=ClientTls.of(self._view.config), credentials=self._credentials,
+                )  # fmt: skip
                 follower.run(stop)
             except ReputError as error:
                 copying.stops(str(error), master.address, is_refused=True)
@@ -167,9 +170,9 @@ class Slave:
                 copying.stops(repr(error), master.address, is_refused=True)
                 stop.wait(_COPY_S)
 
-    def _on_state(self, progress: FollowState) -> None:
+    def _on_state(self, progress: FollowState, stop: threading.Event) -> None:
         """Keep how far the thread is, and let the loop dispatch what has come."""
-        self._progress = progress
+        self._progress = stop, progress
         if progress.end_offset != self._end_offset and not self._is_told:
             self._end_offset = progress.end_offset
             self._is_told = True

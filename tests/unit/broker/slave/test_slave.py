@@ -295,6 +295,21 @@ def test_a_slave_of_another_log_stops_with_an_error_and_appends_nothing(
         assert slave.in_loop(lambda state: state.store.max_commit_log_offset) == end
 
 
+@pytest.mark.parametrize("address", ["nobody", "http://127.0.0.1:10912", "127.0.0.1:0"])
+def test_an_address_that_is_none_from_a_name_server_ends_no_slave(
+    pair: Pair, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR, "reput.broker"), both(pair) as (master, slave):
+
+        def is_refused() -> bool:
+            slave.in_loop(lambda state: state.slave is not None and state.slave.master_is(master.address, address))
+            return "expected HOST:PORT" in caplog.text
+
+        until(is_refused)  # the next registration has the right address, maybe before the wrong one is tried
+        send_count(master, 3)
+        until(lambda: max_offset(slave) == 3)
+
+
 def config(broker: Broker) -> dict[str, str]:
     return parse_properties(ask(broker.address, RequestCode.GET_BROKER_CONFIG).body.decode(), "26")
 
