@@ -3,7 +3,8 @@
 The store has 17 topics with four queues each: `rare` with a thousand messages, `few` with 3 % of all, and fifteen that
 share the rest; bodies are JSON, a record is about 1 KiB. Each reader is a process of its own. A line has its seconds
 for the rare topic, from the disk and again from the system's memory, for the topic of 3 % and for all topics, from the
-disk: of a command from its start to its end, of readers in Python and on Spark after a first read of a small store.
+disk: of a command from its start to its end, of readers in Python and on Spark after a read of the rare topic in a
+small store, which loads what they need. Those of the rare topic are the medians of three.
 The last line is the proof alone, that queues and log fit: units a second of one processor, from memory.
 """
 
@@ -16,6 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 
 RARE, FEW, ALL = "rare", "few", ""
 _RECORD_BYTES, _RARE_MESSAGES, _FEW_PERCENT, _OTHERS = 1056, 1000, 3, 15
@@ -23,6 +25,7 @@ _BATCH, _BODIES = 50_000, 4096
 _QUEUES = 4
 #: The same once more: queues and the topic's records are in the system's memory then.
 _FROM_MEMORY = "again"
+_TRIES = 3
 
 #: Programs of one reader each; sys.argv has the store and the topic, which is "" for all.
 _READ_LOG = """
@@ -53,8 +56,8 @@ queues, logs = directory.queues(), directory.log_files()
 def units():
     return sum(len(batch.records.offsets) for batch in proven_batches(queues, logs, directory.files))
 units()
-begun = time.thread_time()
-print(units() / (time.thread_time() - begun))
+begun = time.process_time()
+print(units() / (time.process_time() - begun))
 """
 _SPARK_SOURCE = """
 import sys, time
@@ -73,7 +76,7 @@ from reput.spark import session
 from reput.spark.sql import query_sql_on_spark
 spark = session("local[2]")
 text = "select count(body), sum(octet_length(body)) from %s"
-query_sql_on_spark(spark, Source(path=sys.argv[3]), text % "messages").collect()
+query_sql_on_spark(spark, Source(path=sys.argv[3]), text % "rare").collect()
 begun = time.perf_counter()
 print(query_sql_on_spark(spark, Source(path=sys.argv[1]), text % (sys.argv[2] or "messages")).collect()[0][0])
 print(time.perf_counter() - begun)
@@ -177,11 +180,14 @@ def main() -> None:
         if given.only is None or given.only in name:
             shown = []
             for title, topic in columns.items():
-                command = _readers(folder, topic).get(name)
-                if title != _FROM_MEMORY:
-                    _forget(store)
-                shown.append("" if command is None else f"{_seconds(command):.2f} s")
-                shutil.rmtree(f"{folder}/out", ignore_errors=True)
+                seconds = []
+                for _ in range(_TRIES if topic == RARE else 1):
+                    if command := _readers(folder, topic).get(name):
+                        if title != _FROM_MEMORY:
+                            _forget(store)
+                        seconds.append(_seconds(command))
+                        shutil.rmtree(f"{folder}/out", ignore_errors=True)
+                shown.append(f"{median(seconds):.2f} s" if seconds else "")
             print(f"| {name} | {' | '.join(shown)} |", flush=True)
     proof = subprocess.run([*_python(_PROOF), store], stdout=subprocess.PIPE, text=True, check=True)
     print(f"\nThe proof: {float(proof.stdout) / 1e6:.1f} M units/s", flush=True)
