@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -192,7 +193,6 @@ def _rows_where(columns: RecordColumns, wanted: npt.NDArray[np.bool_]) -> Record
 def _microseconds(option: str, time: Any) -> int:
     """Microseconds since 1970 UTC."""
     check_time(option, time)
-    if isinstance(time, int):
-        return time * 1000
-    assert isinstance(time, datetime), "checked"
-    return (time - _EPOCH) // timedelta(microseconds=1)
+    if isinstance(time, datetime):
+        return (time - _EPOCH) // timedelta(microseconds=1)
+    return index(time) * 1000

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pickle
 from datetime import UTC, datetime, timedelta, timezone
 
+import numpy as np
 import pytest
 
 from reput.errors import ConfigError
@@ -58,6 +59,8 @@ def test_bounds_between_two_milliseconds_include_what_lies_between_them() -> Non
     assert (selection.begin_ms, selection.end_ms) == (1001, 1005)
     east = datetime(1970, 1, 1, 1, tzinfo=timezone(timedelta(hours=1)))
     assert make_selection(begin=east, end=7, store="s").begin_ms == 0
+    later = make_selection(begin=np.int64(1 << 54), end=np.int32(7), store="s")  # microseconds of which no int64 has
+    assert (later.begin_ms, later.end_ms) == (1 << 54, 7)
 
 
 def test_a_selection_travels() -> None:
