@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from reput.config.arguments import refusal
 from reput.errors import ReputError
 from reput.extras import require
 from reput.files import DISK
@@ -53,7 +54,7 @@ _DEFAULTS = {
 }
 
 
-def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> SparkSession:
+def session(master: str = "local[*]", app_name: str = "reput", **conf: str | float | bool) -> SparkSession:
     """Start a Spark session with reput's defaults.
 
     A session that runs already in this process is returned, with `conf` applied as far as Spark allows.
@@ -62,18 +63,26 @@ def session(master: str = "local[*]", app_name: str = "reput", **conf: str) -> S
         master: `local[*]`, `local[4]`, `spark://host:7077`, ... On a cluster reput must be installed for the
             executors, as they use our Python daemon.
         app_name: the name that Spark shows.
-        conf: Spark's keys, which override our defaults: `session(**{"spark.driver.memory": "4g"})`. Put your own Java
-            options into `spark.driver.extraJavaOptions`; ours are in `spark.driver.defaultJavaOptions`.
+        conf: Spark's keys, which override our defaults: `session(**{"spark.driver.memory": "4g"})`; texts, numbers,
+            True and False. Put your own Java options into `spark.driver.extraJavaOptions`; ours are in
+            `spark.driver.defaultJavaOptions`.
 
     Ctrl-C on a terminal does not reach Spark's processes, only this one, in which pyspark's handler cancels all jobs. A
     handler of SIGINT that the program has installed before stays.
 
     Raises:
-        ConfigError: pyspark is not installed.
+        ConfigError: An argument is none, or pyspark is not installed.
         ReputError: there is no Java 17 or later.
     """
     check_arguments(**locals())
-    return _session(master, app_name, conf, "")
+    return _session(master, app_name, {key: _setting(key, value) for key, value in conf.items()}, "")
+
+
+def _setting(key: str, value: object) -> str:
+    """A setting as Spark takes it; raises ConfigError for what is none."""
+    if not isinstance(value, str | int | float):
+        raise refusal(key, value, "a text, a number, True or False")
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def job_session(master: str = "local[*]") -> SparkSession:

@@ -11,6 +11,7 @@ import pytest
 
 import reput
 import reput.spark
+from reput.errors import ConfigError
 from reput.jobs.query.sql_job import Source
 from reput.spark.dispatch import dispatch
 from reput.spark.runner import SparkRunner
@@ -74,6 +75,12 @@ def test_what_is_no_argument_is_refused_before_spark_is_asked(
     before = names_in(folder)
     check_refused(function, GOOD[function], name, bad_values(function, name))
     assert names_in(folder) == before
+
+
+@pytest.mark.parametrize("value", [None, b"4g", ["4g"], {"a": 1}, object()])
+def test_what_is_no_setting_is_refused_before_java_starts(value: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^spark\.driver\.memory .*: expected a text"):
+        reput.spark.session(**{"spark.driver.memory": value})
 
 
 def test_what_is_no_progress_of_a_query_is_refused() -> None:
