@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import struct
 import sys
 from collections.abc import Mapping, Sequence
@@ -84,7 +83,7 @@ def check_message(message: Message, *, max_message_size: int) -> None:
     encode_properties_of(message)
 
 
-def refuse_wrong_types(messages: object, queue_id: object) -> None:
+def refuse_wrong_types(messages: object) -> None:
     """Raises MessageIllegalError for a value of a wrong type, after a put failed with one of Python's errors.
 
     Returns if all types are right. A put itself does not check types: that would take too much time.
@@ -95,10 +94,6 @@ def refuse_wrong_types(messages: object, queue_id: object) -> None:
         if not isinstance(message, Message):
             raise MessageIllegalError(f"message {i} is {_no_message(message)}")
         check_message(message, max_message_size=sys.maxsize)
-    try:
-        operator.index(queue_id)  # type: ignore[arg-type]
-    except TypeError:
-        raise MessageIllegalError(f"queue_id must be a whole number, not {type(queue_id).__name__}") from None
 
 
 def _no_message(value: object) -> str:

@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 
 from reput.errors import MessageIllegalError
 from reput.formats.java import INT32_MAX, INT64_MAX
-from reput.formats.message import RETRY_TOPIC_PREFIX, Message, check_head, encode_properties_of
+from reput.formats.message import RETRY_TOPIC_PREFIX, Message, check_head, encode_properties_of, refuse_wrong_types
 from reput.formats.properties import DELAY, NAME_VALUE_SEPARATOR, OF_BROKERS, PROPERTY_SEPARATOR
 from reput.formats.record_layout import (
     FLAG,
@@ -57,11 +57,14 @@ class MessageExtBatch(Message):
         unique_key: the id of the whole batch, as the client sets it; see `MessageStore.put_batch`.
 
         Raises:
-            MessageIllegalError: No message; messages of several topics, of a retry topic, delayed, with a sys flag, or
-                of which only some wait for the store; a message that RocketMQ would refuse.
+            MessageIllegalError: No message, or no list; messages of several topics, of a retry topic, delayed, with a
+                sys flag, or of which only some wait for the store; a message that RocketMQ would refuse.
         """
-        first = check_same(messages)
-        body = encode_batch(messages)
+        try:
+            first, body = check_same(messages), encode_batch(messages)
+        except (TypeError, AttributeError):
+            refuse_wrong_types(messages)
+            raise
         return cls(
             first.topic,
             body,

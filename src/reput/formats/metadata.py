@@ -49,7 +49,10 @@ class DataVersion:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One topic. `perm`: 4 read, 2 write, 1 inherit; `attributes`: `queue.type`, `cleanup.policy`, `message.type`."""
+    """One topic. `perm`: 4 read, 2 write, 1 inherit; `attributes`: `queue.type`, `cleanup.policy`, `message.type`.
+
+    Files of others have any values, so a store checks them where a topic is given to it (`MessageStore.update_topic`).
+    """
 
     topic_name: str
     read_queue_nums: int = 16

@@ -81,7 +81,7 @@ class MessageWriter(MessageReader):
         try:
             return writer.putting.put_message(message, queue_id)
         except _TYPE_ERRORS:
-            refuse_wrong_types([message], queue_id)
+            refuse_wrong_types([message])
             raise
 
     def async_put_message(self, message: Message, queue_id: int = 0) -> PutFuture:
@@ -95,7 +95,7 @@ class MessageWriter(MessageReader):
         try:
             return writer.putting.async_put_message(message, queue_id)
         except _TYPE_ERRORS:
-            refuse_wrong_types([message], queue_id)
+            refuse_wrong_types([message])
             raise
 
     def put_messages(
@@ -122,7 +122,7 @@ class MessageWriter(MessageReader):
             with self._stats.timing():
                 return writer.putting.put_messages(messages, queue_id)
         except _TYPE_ERRORS:
-            refuse_wrong_types(messages, 0)  # the queue ids were checked before
+            refuse_wrong_types(messages)
             raise
 
     def put_batch(self, batch: MessageExtBatch | Sequence[Message], queue_id: int = 0) -> PutBatchResult:
@@ -147,7 +147,7 @@ class MessageWriter(MessageReader):
             with self._stats.timing():
                 return writer.putting_batches.put_batch(batch, queue_id)
         except _TYPE_ERRORS:
-            refuse_wrong_types([batch] if isinstance(batch, MessageExtBatch) else batch, queue_id)
+            refuse_wrong_types([batch] if isinstance(batch, MessageExtBatch) else batch)
             raise
 
     def put_arrow(self, table: pa.Table | pa.RecordBatch | pa.RecordBatchReader) -> PutTableResult:

@@ -88,6 +88,8 @@ WRONG_QUEUE_IDS: list[tuple[Any, str]] = [
     ([0, "1", 2], "^message 1: queue_id must be a whole number, not str$"),
     ([0, 1, 2.0], "^message 2: queue_id must be a whole number, not float$"),
     ([None] * 3, "^message 0: queue_id must be a whole number, not NoneType$"),
+    ([0, True, 2], "^message 1: queue_id must be a whole number, not bool$"),
+    (np.array([False, True, True]), "^message 0: queue_id must be a whole number, not bool$"),
     ([0, [1], 2], "^message 1: queue_id must be a whole number, not list$"),
     (np.array([0.0, 1.0, 2.0]), "^message 0: queue_id must be a whole number, not float64$"),
     (np.zeros((3, 1), np.int32), "^message 0: queue_id must be a whole number, not ndarray$"),
@@ -105,7 +107,7 @@ def test_queue_ids_that_are_none_are_named_and_nothing_is_written(store: reput.M
 
 
 def test_whole_numbers_of_every_kind_are_queue_ids(store: reput.MessageStore) -> None:
-    for queue_ids in (range(1, 3), [True, np.int64(2)], (np.int32(1), 2)):
+    for queue_ids in (range(1, 3), [1, np.int64(2)], (np.int32(1), 2)):
         store.put_messages([reput.Message("t", b"x")] * 2, queue_ids)
     store.put_messages([reput.Message("t", b"x")] * 2, np.int64(1))  # type: ignore[arg-type]
     store.wait_dispatched()

@@ -116,7 +116,7 @@ def check_one(message: object) -> None:
     if isinstance(message, list | tuple):
         raise MessageIllegalError("this is a list of messages, and not one: send it with send_batch")
     if not isinstance(message, Message):
-        refuse_wrong_types([message], 0)
+        refuse_wrong_types([message])
 
 
 def check_several(messages: object) -> None:
@@ -126,7 +126,7 @@ def check_several(messages: object) -> None:
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
         raise MessageIllegalError(f"a batch is a list of messages, not {type(messages).__name__}")
     if not all(isinstance(message, Message) for message in messages):
-        refuse_wrong_types(messages, 0)
+        refuse_wrong_types(messages)
 
 
 def half_request(message: Message, unique_key: str, now_ms: int, more: Mapping[str, str]) -> SendRequest:
@@ -198,7 +198,7 @@ def _check_body(message: Message) -> None:
     try:
         size = len(message.body)
     except (AttributeError, TypeError):
-        refuse_wrong_types([message], 0)
+        refuse_wrong_types([message])
         raise
     if not size:
         raise MessageIllegalError("the body is empty: RocketMQ's brokers refuse such a message")
@@ -219,7 +219,7 @@ def _with_properties(message: Message, more: Mapping[str, str]) -> Message:
     try:
         return replace(message, properties={**(message.properties or {}), **more})
     except TypeError:
-        refuse_wrong_types([message], 0)
+        refuse_wrong_types([message])
         raise
 
 

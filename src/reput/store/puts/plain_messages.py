@@ -40,6 +40,8 @@ class PlainMessages:
 
     def append(self, message: Message, queue_id: int, clock_s: float) -> tuple[int, int, int, int] | None:
         """`CommitLog.append_plain`, if the message can go this way; else None, and nothing has changed."""
+        if type(queue_id) is not int:  # True and 1.0 would be the key 1
+            return None
         try:
             number = self._numbers[message.topic, queue_id]
         except (KeyError, TypeError):
@@ -48,9 +50,9 @@ class PlainMessages:
                 return None
         return self._log.append_plain(message, queue_id, number, self._address, clock_s)
 
-    def _number(self, topic: object, queue_id: object) -> int:
+    def _number(self, topic: object, queue_id: int) -> int:
         """The place of a queue in `CommitLog.queue_offsets`; -1 if no message may go there."""
-        if type(topic) is not str or type(queue_id) is not int or not 0 <= queue_id <= MAX_QUEUE_ID:
+        if type(topic) is not str or not 0 <= queue_id <= MAX_QUEUE_ID:
             return -1
         key = topic, queue_id
         number = self._numbers.get(key)

@@ -18,7 +18,7 @@ from reput.formats.message import Message, check_head, encode_properties_of
 from reput.formats.message_batch import INNER_BATCH
 from reput.formats.multi_dispatch import INNER_MULTI_DISPATCH
 from reput.formats.property_crc import PROPERTY_CRC_SIZE
-from reput.formats.record_layout import MAX_QUEUE_ID, MIN_RECORD_SIZE, MagicCode, encode_topic
+from reput.formats.record_layout import MIN_RECORD_SIZE, MagicCode, encode_topic
 from reput.log.store_host import encode_store_host
 from reput.store.log.commit_log import CommitLog
 from reput.store.log.flush import FlushPolicy
@@ -27,7 +27,7 @@ from reput.store.puts.append_record import append_record
 from reput.store.puts.multi_dispatch import MultiDispatch
 from reput.store.puts.plain_messages import PlainMessages
 from reput.store.puts.put_future import PutFuture
-from reput.store.puts.queue_ids import queue_ids_of
+from reput.store.puts.queue_ids import checked_queue_id, queue_ids_of
 from reput.store.results import PutMessageResult, PutMessageStatus, PutTableResult
 from reput.store.statistics import FAST_PUT_S, StoreStatsService
 
@@ -90,8 +90,7 @@ class PutMessage:
         check_head(message, max_message_size=self._max_message_size)
         if message.sys_flag & INNER_BATCH:
             raise MessageIllegalError(f"sys_flag {message.sys_flag:#x}: an inner batch (0x40, 0x80) goes to put_batch")
-        if not 0 <= queue_id <= MAX_QUEUE_ID:
-            raise MessageIllegalError(f"queue_id {queue_id} is not between 0 and {MAX_QUEUE_ID}")
+        queue_id = checked_queue_id(queue_id)
         magic, topic = self.encode_topic(message.topic)
         born_host = message.born_host
         body = message.body

@@ -182,7 +182,10 @@ PUTS = {
 }
 WRONG_TYPES = [
     *[(value, 0, "no reput.Message, but") for value in (None, "x", 5, b"x", {"topic": "t"})],
-    *[(reput.Message("t", b"x"), value, "queue_id must be a whole number") for value in ("0", None, 1.5, b"0")],
+    *[
+        (reput.Message("t", b"x"), value, "queue_id must be a whole number")
+        for value in ("0", None, 1.5, 1.0, True, b"0")
+    ],
     *[(reput.Message(value, b"x"), 0, "topic must be text") for value in (None, 5, b"t", ["t"])],  # type: ignore[arg-type]
     *[(reput.Message("t", value), 0, "body must be bytes") for value in (None, 5, "x")],  # type: ignore[arg-type]
     *[(reput.Message("t", b"x", tags=value), 0, "must be text") for value in (5, b"x")],  # type: ignore[arg-type]
@@ -191,6 +194,15 @@ WRONG_TYPES = [
     *[(reput.Message("t", b"x", sys_flag=value), 0, "sys_flag") for value in ("1", None)],  # type: ignore[arg-type]
     *[(reput.Message("t", b"x", born_timestamp=value), 0, "born_timestamp") for value in ("now", 1.5)],  # type: ignore[arg-type]
 ]
+
+
+@pytest.mark.parametrize("put", PUTS)
+@pytest.mark.parametrize("value", [True, 1.0])
+def test_what_equals_the_id_of_a_known_queue_is_none(store: reput.MessageStore, put: str, value: object) -> None:
+    end = store.put_message(reput.Message("t", b"x"), 1).size
+    with pytest.raises(MessageIllegalError, match="queue_id must be a whole number"):
+        PUTS[put](store, reput.Message("t", b"x"), value)
+    assert store.max_commit_log_offset == end
 
 
 @pytest.mark.parametrize("put", PUTS)
@@ -215,7 +227,7 @@ def test_what_has_the_wrong_type_is_named_and_nothing_is_written(store: reput.Me
 
 @pytest.mark.parametrize("messages", [None, 5, "ab", b"ab", reput.Message("t", b"x")])
 def test_what_is_no_list_of_messages_is_refused(store: reput.MessageStore, messages: object) -> None:
-    for put in (store.put_messages, store.put_batch):
+    for put in (store.put_messages, store.put_batch, reput.MessageExtBatch.of):
         with pytest.raises(MessageIllegalError, match=r"expected a list of messages, not|a batch needs"):
             put(messages)  # type: ignore[operator]
 
