@@ -23,10 +23,11 @@ class Other:
 _NAN = float("nan")
 _PATHS = [5, True, "", b"x", "a\0b", "\ud800", ["a"], Other()]
 _TEXTS = [5, True, b"x", ["x"], Other()]
+_NO_ADDRESSES = ["", "nobody", "a:", "a:0", "http://a:1", "a b:1", "a:99999"]
 _WHOLE = [True, 1.5, _NAN, "x", b"x", [], Other(), -1]
 _NUMBERS = [True, _NAN, "x", b"x", [], Other()]
 _FLAGS = [5, "no", b"x", [], Other()]
-_SEVERAL = [5, "orders", b"x", [5], [None], Other()]
+_SEVERAL = [5, "orders", b"x", b"", [5], [None], Other()]
 _TIMES = [True, 1.5, _NAN, "x", b"", Other()]
 _CHOICES = [5, "x", b"x", [], True]
 _FUNCTIONS = [5, "x", Other()]
@@ -96,6 +97,8 @@ def bad_values(function: Callable[..., Any], name: str) -> list[Any]:
     values = _CHOICES if kind.startswith("Literal[") else BAD[kind]
     if name.endswith("path") and kind == "str":
         values = _PATHS
+    if name.endswith("address") and kind == "str":
+        values = [*_TEXTS, *_NO_ADDRESSES]
     return values if kind != annotation else [None, *values]
 
 

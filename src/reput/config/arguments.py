@@ -12,6 +12,7 @@ from operator import index
 from typing import Any
 
 from reput.errors import ConfigError
+from reput.formats.hosts import is_address
 
 #: What people write between tags; RocketMQ takes `a,b` for one tag.
 _MEANT_TO_SEPARATE = frozenset(",;&|")
@@ -106,9 +107,16 @@ def check_text(name: str, value: object) -> None:
         raise refusal(name, value, "a text")
 
 
+def check_address(name: str, value: object) -> None:
+    """Raises ConfigError for what is no address of a peer."""
+    if not isinstance(value, str) or not is_address(value):
+        raise refusal(name, value, "HOST:PORT, as in 127.0.0.1:10911")
+
+
 def check_texts(name: str, value: object) -> None:
     """Raises ConfigError for what is no collection of texts, as one text, which is one of letters."""
-    if isinstance(value, str) or not isinstance(value, Collection) or not all(isinstance(one, str) for one in value):
+    is_one = isinstance(value, str | bytes | bytearray)
+    if is_one or not isinstance(value, Collection) or not all(isinstance(one, str) for one in value):
         raise refusal(name, value, "several texts, as a list has them")
 
 
@@ -116,7 +124,7 @@ def texts_of(name: str, values: Any) -> list[str]:
     """The texts of an argument that takes several in any form; raises ConfigError for what are none."""
     if isinstance(values, str):
         raise ConfigError(f"{name}: give a list of texts, not one text: [{values!r}]")
-    if not isinstance(values, Iterable):
+    if isinstance(values, bytes | bytearray) or not isinstance(values, Iterable):
         raise refusal(name, values, "several texts, as a list has them")
     found = list(values)
     for value in found:
@@ -127,8 +135,7 @@ def texts_of(name: str, values: Any) -> list[str]:
 
 def check_time(name: str, value: object) -> None:
     """Raises ConfigError for what is neither ms since 1970 nor a time with its zone."""
-    is_ms = isinstance(value, int) and not isinstance(value, bool)
-    if not is_ms and (not isinstance(value, datetime) or value.tzinfo is None):
+    if not is_whole(value) and (not isinstance(value, datetime) or value.tzinfo is None):
         raise ConfigError(f"{name}: {value!r} is neither milliseconds since 1970 nor a datetime with a time zone")
 
 

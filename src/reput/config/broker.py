@@ -19,7 +19,7 @@ from reput.config.rocketmq_keys import UnusedKey
 from reput.config.tls import TlsConfig
 from reput.errors import ConfigError
 from reput.formats.consumers import MessageRequestMode
-from reput.formats.hosts import ALL_ADDRESSES, THIS_MACHINE, is_of_this_machine
+from reput.formats.hosts import ALL_ADDRESSES, THIS_MACHINE, is_address, is_of_this_machine
 from reput.formats.java import INT64_MAX
 
 __all__ = ["BrokerConfig"]
@@ -282,6 +282,8 @@ class BrokerConfig(TlsConfig):
     def __post_init__(self) -> None:
         TlsConfig.__post_init__(self)  # no super(): a dataclass with slots is another class than this body's
         _ = self.name_servers, self.metric_labels, self.ha_slave_networks
+        if self.ha_master_address and not is_address(self.ha_master_address):
+            raise ConfigError(f"haMasterAddress={self.ha_master_address}: expected HOST:PORT, as in 10.0.0.1:10912")
         if self.broker_role is BrokerRole.SYNC_MASTER and not self.ha_listen_port:
             raise ConfigError("brokerRole=SYNC_MASTER needs haListenPort: without it no slave can get the log")
 
@@ -293,8 +295,7 @@ class BrokerConfig(TlsConfig):
         """
         addresses = [text.strip() for text in (self.namesrv_addr or "").split(";") if text.strip()]
         for address in addresses:
-            host, _, port = address.rpartition(":")
-            if not (host and port.isascii() and port.isdigit() and int(port) <= 0xFFFF):
+            if not is_address(address):
                 raise ConfigError(f"namesrvAddr={self.namesrv_addr}: {address!r} is no HOST:PORT")
         return tuple(addresses)
 

@@ -1,4 +1,4 @@
-"""Encoding of hosts in records: 4 or 16 bytes of address, then the port as an int32 (docs/formats/commit-log.md)."""
+"""Hosts: as records have them, 4 or 16 bytes of address and an int32 (docs/formats/commit-log.md), and as texts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ HOST_V6_SIZE = 20
 #: By so much an IPv6 host moves what follows it.
 HOST_GROWTH = HOST_V6_SIZE - HOST_V4_SIZE
 _PORT_SIZE = 4
+_PORT_DIGITS = 5
+#: Printable characters that no host has: `http://x:1` is none.
+_NO_HOST = frozenset("/@ ")
 #: Where a server listens that this machine alone reaches, and one that others reach.
 THIS_MACHINE, ALL_ADDRESSES = "127.0.0.1", "0.0.0.0"
 
@@ -22,6 +25,13 @@ def is_of_this_machine(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def is_address(text: str) -> bool:
+    """Whether it is "host:port" of a peer, with a port of 1 to 65535; nobody resolves the name."""
+    host, _, port = text.rpartition(":")
+    is_port = port.isascii() and port.isdigit() and len(port) <= _PORT_DIGITS and 0 < int(port) <= 0xFFFF
+    return is_port and bool(host) and host.isprintable() and not _NO_HOST.intersection(host)
 
 
 @lru_cache(maxsize=4096)

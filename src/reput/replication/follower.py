@@ -20,10 +20,10 @@ from reput.config.arguments import (
     Check,
     able_to,
     an_object_of,
+    check_address,
     check_call,
     check_flag,
     check_function,
-    check_text,
     check_texts,
     one_of,
     optional,
@@ -92,14 +92,14 @@ def _no_topics() -> None:
     """Nobody asks for topics."""
 
 
-#: Checks of the arguments by their names; that an address is none is told by each try, as that nobody is there.
+#: Checks of the arguments by their names.
 _CHECKS: dict[str, Check] = {
     "store": an_object_of(MessageStore),
-    "address": check_text,
+    "address": check_address,
     "begin": one_of("oldest", "newest"),
     "acknowledges": check_flag,
     "bandwidth": optional(whole(LEAST_BANDWIDTH)),
-    "ha_address": optional(check_text),
+    "ha_address": optional(check_address),
     "own_topics": check_texts,
     "tls": optional(an_object_of(ClientTls)),
     "credentials": optional(an_object_of(SessionCredentials)),

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 
 from reput.errors import ConfigError, RemotingError, RemotingTimeoutError
+from reput.formats.hosts import is_address
 from reput.remoting.command import RemotingCommand
 from reput.transport.connection import Connection
 from reput.transport.requests import Requests
@@ -128,9 +129,9 @@ class RemotingClient:
 
 def host_and_port(address: str) -> tuple[str, int]:
     """The parts of "host:port"; raises RemotingError if it is none."""
+    if not is_address(address):
+        raise RemotingError(f"address {address!r}: expected HOST:PORT, as in 127.0.0.1:10911")
     host, _, port = address.rpartition(":")
-    if not (host and port.isascii() and port.isdigit()):
-        raise RemotingError(f"address {address!r}: expected HOST:PORT")
     return host.strip("[]"), int(port)
 
 

@@ -2,8 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reput.errors import MessageIllegalError
-from reput.formats.hosts import decode_host, encode_host
+from reput.client.instance.name_servers import name_server_addresses
+from reput.config.arguments import check_address
+from reput.config.broker import BrokerConfig
+from reput.errors import ConfigError, MessageIllegalError, RemotingError
+from reput.formats.hosts import decode_host, encode_host, is_address
+from reput.transport.client import host_and_port
 
 
 @pytest.mark.parametrize(
@@ -40,3 +44,31 @@ def test_any_host_comes_back_from_its_text(address, port):
 
 def test_a_port_out_of_range_is_shown_as_stored():
     assert decode_host(bytes.fromhex("01020304ffffffff")) == "1.2.3.4:-1"
+
+
+ADDRESSES = ["localhost:1", "127.0.0.1:9876", "[::1]:9876", "a.b-c_d:65535", "überall:80"]
+NO_ADDRESSES = [
+    *("", ":", "9876", ":9876", "a", "a:", "a:0", "a:-1", "a:65536", "a:1x", "a:٣", "a: 1", "a:000009876"),
+    *("http://a:1", "a b:1", "a@b:1", "a\0b:1", "a\n:1", "\ud800:1", f"a:{'9' * 5000}"),
+]
+
+
+@pytest.mark.parametrize("text", ADDRESSES)
+def test_a_host_and_a_port_are_an_address(text):
+    assert is_address(text)
+
+
+@pytest.mark.parametrize("text", NO_ADDRESSES)
+def test_what_has_no_host_or_no_port_is_no_address_to_anybody(text):
+    assert not is_address(text)
+    with pytest.raises(ConfigError, match=r"^address .*: expected HOST:PORT"):
+        check_address("address", text)
+    with pytest.raises(RemotingError, match="expected HOST:PORT"):
+        host_and_port(text)
+    with pytest.raises(ConfigError, match="HOST:PORT"):
+        name_server_addresses(text)
+    if text.strip() and text.isprintable():  # a text with other characters is no value of any key
+        with pytest.raises(ConfigError, match="HOST:PORT"):
+            BrokerConfig(namesrv_addr=text)
+        with pytest.raises(ConfigError, match="HOST:PORT"):
+            BrokerConfig(ha_master_address=text)

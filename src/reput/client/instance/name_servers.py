@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from reput.client.instance.mq_client_api import MQClientAPI, refusal
 from reput.client.instance.peer_log import peers
 from reput.errors import ConfigError, MQBrokerError, MQClientError, RemotingCommandError, RemotingError
+from reput.formats.hosts import is_address
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
     from reput.remoting.route_bodies import TopicRouteData
 
 _CALL_S = 3.0
-#: Characters that no host has: `http://x:1` is none.
-_NO_HOST = frozenset("/@ ")
 #: For so long one that did not answer is not waited for again if another one answers.
 _SILENT_S = 30.0
 #: Field of a request for a route, or for the cluster, of who must know which brokers are away (`withLostBrokers`).
@@ -33,9 +32,7 @@ def name_server_addresses(text: str) -> tuple[str, ...]:
     """
     addresses = tuple(dict.fromkeys(part.strip() for part in text.replace(",", ";").split(";") if part.strip()))
     for address in addresses:
-        host, _, port = address.rpartition(":")
-        is_host = host and not _NO_HOST.intersection(host)
-        if not (is_host and port.isascii() and port.isdigit() and 0 < int(port) <= 0xFFFF):
+        if not is_address(address):
             raise ConfigError(f"name server {address!r}: expected HOST:PORT, as in 127.0.0.1:9876")
     if not addresses:
         raise ConfigError("no name server: give its address as HOST:PORT, several of them separated by `;`")
