@@ -31,7 +31,7 @@ FLIGHTS := examples/flights/requirements.txt
 
 .venv/store: .venv/made
 	@echo "setup: packages of the store"
-	@$(PIP) --no-warn-conflicts -e '.[store]' | $(SHORT)
+	@$(PIP) --no-warn-conflicts -e '.[tables]' | $(SHORT)
 	@touch $@
 
 .venv/kernels: .venv/store

@@ -37,7 +37,7 @@ from reput.errors import (
     StoreSyncError,
     SubscriptionError,
 )
-from reput.extras import has_store, require_store
+from reput.extras import has_store, has_tables, require_store, require_tables
 from reput.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -111,7 +111,9 @@ _MODULE_OF = {
     "read_log": "reput.log",
 }
 #: Names that an installation without the extra `store` does not have.
-_OF_STORE = {"Broker", "MessageStore", "log_dataset", "read_log"}
+_OF_STORE = {"Broker", "MessageStore"}
+#: Those that an installation without the extra `tables` does not have.
+_OF_TABLES = {"log_dataset", "read_log"}
 
 
 def __getattr__(name: str) -> Any:
@@ -120,6 +122,8 @@ def __getattr__(name: str) -> Any:
         raise _unknown(name)
     if name in _OF_STORE:
         require_store(f"reput.{name}")
+    if name in _OF_TABLES:
+        require_tables(f"reput.{name}")
     value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
     return value
 
@@ -133,4 +137,5 @@ def _unknown(name: str) -> Exception:
 
 
 def __dir__() -> list[str]:
-    return sorted({"__version__", *__all__} - (set() if has_store() else _OF_STORE))
+    missing = (set() if has_store() else _OF_STORE) | (set() if has_tables() else _OF_TABLES)
+    return sorted({"__version__", *__all__} - missing)

@@ -8,9 +8,11 @@ from importlib.util import find_spec
 
 from reput.errors import ConfigError
 
-_STORE = ("numpy", "numba", "pyarrow")
+_STORE = ("numpy", "numba")
+_TABLES = (*_STORE, "pyarrow")
 _EXTRAS = {
     **dict.fromkeys(_STORE, "store"),
+    "pyarrow": "tables",
     "deltalake": "lake",
     "duckdb": "lake",
     "fastavro": "lake",
@@ -36,7 +38,7 @@ def require(package: str, what: str) -> None:
         ConfigError: It is not installed.
     """
     if not _is_there(package):
-        raise ConfigError(_line(package, what))
+        raise ConfigError(_line(package, what, _EXTRAS[package]))
 
 
 def require_store(what: str) -> None:
@@ -49,19 +51,36 @@ def require_store(what: str) -> None:
         require(package, what)
 
 
+def require_tables(what: str) -> None:
+    """Refuse a piece of work that needs Arrow, and with it the store's packages, as `require` does.
+
+    Raises:
+        ConfigError: One of them is not installed.
+    """
+    for package in _TABLES:
+        if not _is_there(package):
+            raise ConfigError(_line(package, what, "tables"))
+
+
 def has_store() -> bool:
     """Whether all packages of the store are installed."""
     return all(map(_is_there, _STORE))
 
 
+def has_tables() -> bool:
+    """Whether all packages of tables, and of the store, are installed."""
+    return all(map(_is_there, _TABLES))
+
+
 def what_to_install(error: ModuleNotFoundError, what: str) -> str | None:
     """Line about an import that failed, as `require` says it; None if no extra brings the module.
 
-    The modules of a store import their packages as they are imported; the command tells a user here, for all of them.
+    The modules of stores and jobs import their packages as they are imported; the command tells a user here, for all
+    of them. Most need Arrow, too, which then is the next import: so for the store's packages it names `tables`.
     """
     name = error.name or ""
     package = next((one for one in _EXTRAS if f"{name}.".startswith(f"{one}.")), None)
-    return None if package is None else _line(package, what)
+    return None if package is None else _line(package, what, "tables" if package in _TABLES else _EXTRAS[package])
 
 
 @contextmanager
@@ -79,8 +98,8 @@ def saying_the_extra(module: str) -> Iterator[None]:
         raise ModuleNotFoundError(line, name=error.name) from None
 
 
-def _line(package: str, what: str) -> str:
-    return f"{what} needs {package}: pip install 'reput[{_EXTRAS[package]}]'"
+def _line(package: str, what: str, extra: str) -> str:
+    return f"{what} needs {package}: pip install 'reput[{extra}]'"
 
 
 def _is_there(package: str) -> bool:

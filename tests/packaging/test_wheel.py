@@ -42,7 +42,32 @@ with reput.MessageStore.open(sys.argv[1], small=True) as store:
     store.put_messages([reput.Message("orders", b"%d" % i, keys=[f"o-{i}"]) for i in range(9)])
     store.wait_dispatched()
     print(store.query_message("orders", "o-7")[0].body)
+"""
+READ = """
 print(reput.read_log(sys.argv[1], columns=["topic", "body"]).read_all().num_rows)
+"""
+BROKER = """
+import reput
+from reput.client import sync
+from reput.testing import broker
+with broker() as rocketmq, sync.Producer(rocketmq.namesrv, group="p") as producer:
+    queue = producer.send(reput.Message("orders", b"x")).queue
+    with sync.PullConsumer(rocketmq.namesrv, group="g", consume_from="first") as consumer:
+        consumer.assign([queue])
+        print(consumer.poll(timeout=30)[0].body, rocketmq.messages("orders")[0].body)
+"""
+ARROW = """
+import reput, sys
+from reput.errors import ConfigError
+with reput.MessageStore.open(sys.argv[1], small=True) as store:
+    for work in (
+        lambda: reput.read_log, lambda: reput.log_dataset, lambda: store.put_arrow(None),
+        lambda: store.get_message("orders", 0, 0).to_arrow(),
+    ):
+        try:
+            work()
+        except ConfigError as error:
+            print(error)
 """
 
 
@@ -61,6 +86,12 @@ def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def with_store(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with `reput[store]`."""
     return make_environment(tmp_path_factory.mktemp("store"), wheel, "store")
+
+
+@pytest.fixture(scope="module")
+def with_tables(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An environment with `reput[tables]`."""
+    return make_environment(tmp_path_factory.mktemp("tables"), wheel, "tables")
 
 
 def content_of(wheel: Path) -> dict[str, int]:
@@ -130,9 +161,10 @@ def test_the_core_takes_less_than_250_mb_and_needs_nothing_more(core: Path) -> N
 def test_the_core_has_the_client_and_says_what_the_store_needs(core: Path) -> None:
     done = run(core, "python", "-c", "from reput import Message; import reput.client.sync, reput.namesrv.name_server")
     assert (done.returncode, done.stderr) == (0, "")
-    for name in ("Broker", "MessageStore", "log_dataset", "read_log"):
+    extras = {"Broker": "store", "MessageStore": "store", "log_dataset": "tables", "read_log": "tables"}
+    for name, extra in extras.items():
         done = run(core, "python", "-c", f"import reput; reput.{name}")
-        line = f"reput.errors.ConfigError: reput.{name} needs numpy: pip install 'reput[store]'"
+        line = f"reput.errors.ConfigError: reput.{name} needs numpy: pip install 'reput[{extra}]'"
         assert done.stderr.splitlines()[-1] == line
 
 
@@ -145,7 +177,7 @@ def test_the_core_has_the_commands_that_need_no_store(core: Path, tmp_path: Path
     (tmp_path / "commitlog").mkdir()
     for command, package in (("info", "numpy"), ("audit", "numpy"), ("dispatch", "pyarrow")):
         done = run(core, "reput", command, tmp_path)
-        line = f"reput: reput {command} needs {package}: pip install 'reput[store]'\n"
+        line = f"reput: reput {command} needs {package}: pip install 'reput[tables]'\n"
         assert (done.returncode, done.stdout, done.stderr) == (2, "", line)
 
 
@@ -159,15 +191,35 @@ def test_the_core_sends_and_consumes_and_says_what_tables_need(core: Path, reput
     done = run(core, "reput", "admin", "topics", *namesrv)
     assert (done.returncode, "orders" in done.stdout) == (0, True)
     done = run(core, "python", "-c", TABLES.replace("{namesrv!r}", repr(reput_broker.namesrv)))
-    needs = "needs numpy: pip install 'reput[store]'"
+    needs = "needs numpy: pip install 'reput[tables]'"
     assert done.stdout == f"send_arrow {needs}\npoll_arrow {needs}\n"
 
 
-def test_the_extra_store_has_the_store_and_its_jobs(with_store: Path, tmp_path: Path) -> None:
+def test_the_extra_store_has_store_and_broker_without_arrow(with_store: Path, tmp_path: Path) -> None:
+    assert not (site_packages(with_store / "bin" / "python") / "pyarrow").exists()
     done = run(with_store, "python", "-c", STORE, tmp_path / "store")
+    assert (done.stdout, done.stderr) == ("b'7'\n", "")
+    done = run(with_store, "python", "-c", BROKER)
+    assert (done.stdout, done.stderr) == ("b'x' b'x'\n", "")
+    for command in (
+        ["info"],
+        ["get", "--topic", "orders"],
+        ["tail", "--topic", "orders", "--from", "first", "--timeout", "0"],
+    ):
+        done = run(with_store, "reput", command[0], tmp_path / "store", *command[1:])
+        assert (done.returncode, done.stderr) == (0, ""), command
+    for command in ("audit", "stats"):
+        done = run(with_store, "reput", command, tmp_path / "store")
+        assert done.stderr == f"reput: reput {command} needs pyarrow: pip install 'reput[tables]'\n"
+    done = run(with_store, "python", "-c", ARROW, tmp_path / "store")
+    needs = "needs pyarrow: pip install 'reput[tables]'"
+    asked = ("read_log", "log_dataset", "put_arrow", "to_arrow")
+    assert [line.removeprefix("reput.") for line in done.stdout.splitlines()] == [f"{one} {needs}" for one in asked]
+
+
+def test_the_extra_tables_has_the_jobs(with_tables: Path, tmp_path: Path) -> None:
+    done = run(with_tables, "python", "-c", STORE + READ, tmp_path / "store")
     assert (done.stdout, done.stderr) == ("b'7'\n9\n", "")
-    done = run(with_store, "reput", "info", tmp_path / "store")
-    assert (done.returncode, "orders" in done.stdout) == (0, True)
-    assert run(with_store, "reput", "audit", tmp_path / "store").returncode == 0
-    done = run(with_store, "reput", "query", tmp_path / "store", "--sql", "select 1")
+    assert run(with_tables, "reput", "audit", tmp_path / "store").returncode == 0
+    done = run(with_tables, "reput", "query", tmp_path / "store", "--sql", "select 1")
     assert done.stderr == "reput: SQL needs duckdb: pip install 'reput[lake]'\n"

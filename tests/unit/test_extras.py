@@ -21,7 +21,10 @@ from reput.errors import ConfigError
 from reput.extras import _EXTRAS, require, what_to_install
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
-OF_THE_STORE = ["numpy", "numba", "pyarrow"]
+OF_THE_STORE = ["numpy", "numba"]
+#: Names of reput's with the extra that they need, and its packages.
+NAMES_OF_EXTRAS = {"Broker": "store", "MessageStore": "store", "log_dataset": "tables", "read_log": "tables"}
+PACKAGES = {"store": OF_THE_STORE, "tables": [*OF_THE_STORE, "pyarrow"]}
 STORE_AND_ITS_OWN = "numpy,numba,llvmlite,pyarrow"  # numba brings llvmlite
 #: Packages whose name differs from that of the import.
 NAMES = {"google.protobuf": "protobuf", "prometheus_client": "prometheus-client", "yaml": "PyYAML"}
@@ -71,12 +74,16 @@ def test_each_extra_that_code_or_a_page_names_is_one() -> None:
     assert unknown == set()
 
 
-@pytest.mark.parametrize("package", OF_THE_STORE)
-@pytest.mark.parametrize("name", ["Broker", "MessageStore", "log_dataset", "read_log"])
-def test_a_name_of_the_store_says_what_to_install(monkeypatch: pytest.MonkeyPatch, package: str, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "extra", "package"),
+    [(name, extra, package) for name, extra in NAMES_OF_EXTRAS.items() for package in PACKAGES[extra]],
+)
+def test_a_name_of_an_extra_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, package: str, name: str, extra: str
+) -> None:
     monkeypatch.delitem(vars(reput), name, raising=False)  # it is kept after its first use
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(ConfigError, match=rf"reput.{name} needs {package}: pip install 'reput\[store\]'"):
+    with pytest.raises(ConfigError, match=rf"reput.{name} needs {package}: pip install 'reput\[{extra}\]'"):
         getattr(reput, name)
     assert name not in dir(reput)
     assert "Message" in dir(reput)
@@ -86,7 +93,9 @@ def test_an_import_that_no_extra_brings_has_no_line() -> None:
     assert what_to_install(ModuleNotFoundError("no numpyro", name="numpyro"), "it") is None
     assert what_to_install(ModuleNotFoundError("no google", name="google"), "it") is None
     found = what_to_install(ModuleNotFoundError("no pyarrow.compute", name="pyarrow.compute"), "reput info")
-    assert found == "reput info needs pyarrow: pip install 'reput[store]'"
+    assert found == "reput info needs pyarrow: pip install 'reput[tables]'"
+    found = what_to_install(ModuleNotFoundError("no numpy", name="numpy"), "reput info")
+    assert found == "reput info needs numpy: pip install 'reput[tables]'"
 
 
 @pytest.mark.parametrize(("name", "home"), [("Producer", "reput.client"), ("LocalBroker", "reput.testing")])
@@ -111,7 +120,7 @@ for name in sys.argv[2:]:
 
 def test_each_room_of_jobs_says_what_to_install_where_there_is_the_core_alone() -> None:
     rooms = [f"reput.jobs.{one.name}" for one in pkgutil.iter_modules(reput.jobs.__path__) if one.ispkg]
-    assert "reput.jobs.query" in _refused(rooms, STORE_AND_ITS_OWN, "store")
+    assert "reput.jobs.query" in _refused(rooms, STORE_AND_ITS_OWN, "tables")
 
 
 def _refused(modules: Sequence[str], missing: str, extra: str) -> list[str]:
@@ -145,10 +154,10 @@ def _module_of(name: str) -> str:
 @pytest.mark.parametrize(
     ("missing", "extra", "some"),
     [
-        (STORE_AND_ITS_OWN, "store", {"reput.jobs.decoding", "reput.store.sinks.replay", "reput.spark.runner"}),
+        (STORE_AND_ITS_OWN, "tables", {"reput.jobs.decoding", "reput.store.sinks.replay", "reput.spark.runner"}),
         ("pyspark", "spark", {"reput.spark.sql"}),
     ],
-    ids=["store", "spark"],
+    ids=["tables", "spark"],
 )
 def test_each_module_that_a_page_names_says_what_to_install(missing: str, extra: str, some: set[str]) -> None:
     assert set(_refused(_modules_of_pages(), missing, extra)) >= some

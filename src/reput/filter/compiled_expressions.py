@@ -28,7 +28,7 @@ def compile_expression(text: str) -> Condition:
 
     Raises:
         ExpressionError: It is no condition, or exceeds `MAX_LENGTH`, `MAX_TOKENS` or `MAX_DEPTH`.
-        ImportError: lark is not installed.
+        ImportError: lark or Arrow is not installed.
     """
     if len(text) > MAX_LENGTH:
         raise ExpressionError(f"the expression has {len(text)} characters; {MAX_LENGTH} are the most")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from reput.config.arguments import an_object_of, check_flag, check_texts
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, MessageIllegalError, StoreStateError
+from reput.extras import require
 from reput.formats.message import Message, refuse_wrong_types
 from reput.formats.message_batch import MessageExtBatch
 from reput.formats.metadata import TopicConfig
@@ -162,7 +163,9 @@ class MessageWriter(MessageReader):
                 the table was written; of a reader the batches before are stored: the error's text and
                 `stored_messages` say how many rows.
             StoreFullError, StoreBusyError, StoreStateError, StorePoisonedError: As of `put_messages`.
+            ConfigError: Arrow is not installed.
         """
+        require("pyarrow", "put_arrow")
         import pyarrow as pa
 
         writer = self._writable()

@@ -29,8 +29,9 @@ class Refusal(NamedTuple):
 
 
 def require_parser() -> None:
-    """Make the parser of expressions, which takes 0.1 s; raises ConfigError if lark is not installed."""
+    """Make the parser of expressions, which takes 0.1 s; raises ConfigError if lark or Arrow is not installed."""
     require("lark", "enablePropertyFilter=true")
+    require("pyarrow", "enablePropertyFilter=true")
     compile_all(["TRUE"])
 
 

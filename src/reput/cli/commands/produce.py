@@ -20,7 +20,7 @@ from reput.cli.display.output import write_error, write_fields, write_json
 from reput.cli.options import Json, Keys, Properties, parse_pairs
 from reput.counts import counted
 from reput.errors import MessageIllegalError, ReputError
-from reput.extras import require_store
+from reput.extras import require_tables
 from reput.remoting.timer_properties import NOT_IN_BATCHES
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def produce(
 
     added = parse_pairs(properties, "--property")
     if format == "parquet":
-        require_store("--format parquet")
+        require_tables("--format parquet")
 
     def messages(format: RowFormat) -> Iterator[Message]:
         for number, one in read_messages(standard_input(), format, topic):

@@ -35,7 +35,7 @@ class WantedColumns(NamedTuple):
 
 def wanted_columns(columns: Sequence[str] | None) -> WantedColumns:
     """Columns of `reput.read_log`, all but the store's for None; raises ConfigError for an unknown one."""
-    if columns is not None and (isinstance(columns, str) or not isinstance(columns, Iterable)):
+    if columns is not None and (isinstance(columns, str | bytes) or not isinstance(columns, Iterable)):
         raise refusal("columns", columns, "names of columns, as ['tags', 'body']")
     names = [name for name in SCHEMA.names if name != "store"] if columns is None else list(columns)
     return WantedColumns(names, make_selection(columns=dict.fromkeys([*names, "tags"]), store=""))

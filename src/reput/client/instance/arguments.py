@@ -109,7 +109,7 @@ def _topics(_: str, value: Any) -> None:
 
 
 def _topic_names(_: str, value: Any) -> None:
-    if isinstance(value, str) or not isinstance(value, Collection):
+    if isinstance(value, str | bytes) or not isinstance(value, Collection):
         raise refusal("topics", value, 'names of topics, as ["orders"]')
     for one in value:
         if not isinstance(one, str) or validate_topic(one) is not None:

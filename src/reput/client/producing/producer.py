@@ -34,7 +34,7 @@ from reput.client.producing.send_attempts import SendAttempts
 from reput.client.producing.sent_tags import SentTags
 from reput.config.arguments import MOST_LONG, check_function, check_seconds, check_text, refusal
 from reput.errors import MQClientError, ReputError
-from reput.extras import require_store
+from reput.extras import require_tables
 from reput.formats.message import Message
 from reput.formats.properties import INSTANCE_ID, SHARDING_KEY, TIMER_DELAY_MS, check_text_of_property
 from reput.remoting.codes import RequestCode
@@ -309,7 +309,7 @@ class Producer:
             MQBrokerError: As of `send`.
         """
         client = self._open_client()
-        require_store("send_arrow")
+        require_tables("send_arrow")
         # Here: NumPy, Numba and Arrow take a second.
         sender = await asyncio.to_thread(import_module, "reput.client.producing.row_sender")
         return await sender.send_rows(

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
+from reput.extras import require
 from reput.formats.message_ext import MessageExt
 from reput.formats.paths import COMMIT_LOG
 from reput.kernels.queues.unit_types import UNIT_TYPE
@@ -152,9 +153,10 @@ class GetMessageResult:
         The CRCs of bodies are compared only if the column `status` is asked for, which holds the result.
 
         Raises:
-            ConfigError: No such column.
+            ConfigError: No such column, or Arrow is not installed.
             CorruptRecordError: A record does not prove itself.
         """
+        require("pyarrow", "to_arrow")
         import pyarrow as pa
 
         from reput.log.reads.batches import record_batches
