@@ -218,12 +218,20 @@ class ConsumerGroup:
             raise error
         return address
 
+    async def server_of(self, queue: QueueKey) -> str:
+        """The address of who serves a queue, also the first of a topic that nobody has asked for; errors as `serving`.
+
+        Raises MQClientError if no name server answers.
+        """
+        await self.client.routes.look_up(queue.topic)
+        return self.serving(queue)
+
     async def connect(self, queue: QueueKey) -> None:
         """Connect to a queue's broker before a request that rests on its locks and offsets.
 
         Raises RemotingError if it cannot be reached.
         """
-        address = self.serving(queue)
+        address = await self.server_of(queue)
         try:
             connection = await self.client.remoting.connection(address)
         except RemotingError as error:
@@ -256,7 +264,7 @@ class ConsumerGroup:
         `commits`: the queue's offset goes with it, if it may be sent, and to who keeps it.
         """
         queue = one.queue
-        is_elsewhere = self.serving(queue, one.suggested_broker_id) != self.serving(queue)
+        is_elsewhere = await self.server_of(queue) != self.serving(queue, one.suggested_broker_id)
         if one.needs_lock or not is_elsewhere:
             await self.connect(queue)
         commits = commits and not (is_elsewhere or self.is_broadcasting)
@@ -294,7 +302,7 @@ class ConsumerGroup:
 
     async def first_offset(self, queue: QueueKey) -> int:
         """Offset at which a group without an offset begins in a queue."""
-        address = self.serving(queue)
+        address = await self.server_of(queue)
         is_retry = queue.topic.startswith(RETRY_TOPIC_PREFIX)
         if isinstance(self._consume_from, datetime) and not is_retry:
             return await self.api.search_offset(address, queue, int(self._consume_from.timestamp() * 1000))
@@ -304,11 +312,11 @@ class ConsumerGroup:
 
     async def committed(self, queue: QueueKey) -> int | None:
         """The group's offset in a queue; None for none. Raises RemotingError if its broker does not answer."""
-        return await self.api.committed(self.serving(queue), self.name, queue)
+        return await self.api.committed(await self.server_of(queue), self.name, queue)
 
     async def commit(self, queue: QueueKey, offset: int) -> None:
         """Keep an offset of the group at its broker; raises RemotingError if the broker does not take it."""
-        await self.api.commit(self.serving(queue), self.name, queue, offset)
+        await self.api.commit(await self.server_of(queue), self.name, queue, offset)
 
     async def commit_at_each(
         self, broker_names: Collection[str], commit: Callable[[str], Coroutine[Any, Any, None]]

@@ -21,7 +21,7 @@ from reput.client.instance.session_credentials import SessionCredentials
 from reput.client.instance.subscriptions import ConsumeFrom, MessageSelector, build_subscriptions
 from reput.config.arguments import check_moment, check_seconds, check_whole, refusal
 from reput.errors import MQClientError
-from reput.extras import require_store
+from reput.extras import require_tables
 from reput.formats.consumers import ConsumeType
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.subscription_data import SubscriptionData
@@ -239,22 +239,21 @@ class PullConsumer:
     async def seek_to_begin(self, queue: QueueKey) -> None:
         """Go on at the first message of a queue; errors as of `pause` and `committed`."""
         check_queue(queue)
-        group = self._open_group()
-        self.seek(queue, await group.api.min_offset(group.serving(queue), self._namespace.wrap_queue(queue)))
+        group, wrapped = self._open_group(), self._namespace.wrap_queue(queue)
+        self.seek(queue, await group.api.min_offset(await group.server_of(wrapped), wrapped))
 
     async def seek_to_end(self, queue: QueueKey) -> None:
         """Go on behind the last message of a queue; errors as of `pause` and `committed`."""
         check_queue(queue)
-        group = self._open_group()
-        self.seek(queue, await group.api.max_offset(group.serving(queue), self._namespace.wrap_queue(queue)))
+        group, wrapped = self._open_group(), self._namespace.wrap_queue(queue)
+        self.seek(queue, await group.api.max_offset(await group.server_of(wrapped), wrapped))
 
     async def offset_of_time(self, queue: QueueKey, moment: datetime) -> int:
         """The offset of the first message that was stored then or later; errors as of `committed`."""
         check_queue(queue)
         check_moment("moment", moment)
-        group = self._open_group()
-        wrapped = self._namespace.wrap_queue(queue)
-        return await group.api.search_offset(group.serving(queue), wrapped, int(moment.timestamp() * 1000))
+        group, wrapped = self._open_group(), self._namespace.wrap_queue(queue)
+        return await group.api.search_offset(await group.server_of(wrapped), wrapped, int(moment.timestamp() * 1000))
 
     def position(self, queue: QueueKey) -> int | None:
         """The offset of the next message that `poll` gives; None before it is known. Errors as of `pause`."""
@@ -358,7 +357,7 @@ class PullConsumer:
     ) -> tuple[pa.Table, dict[QueueKey, int | None]]:
         """The table of `poll_arrow`, and the positions before it."""
         check_seconds("timeout", timeout, may_be_zero=True)
-        require_store("poll_arrow")
+        require_tables("poll_arrow")
         # NumPy, Numba and Arrow take a second.
         module = await asyncio.to_thread(import_module, "reput.client.consuming.arrow_messages")
         wanted = module.wanted_columns(columns)

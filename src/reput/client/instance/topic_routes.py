@@ -67,8 +67,7 @@ class TopicRoutes:
 
         Raises MQClientError if no name server answers.
         """
-        if topic not in self._asked_at:
-            await self._fetch(topic)
+        await self.look_up(topic)
         route = self._routes.get(topic)
         queues = () if route is None else subscribe_queues(topic, route)
         if queues:
@@ -78,6 +77,11 @@ class TopicRoutes:
             why = "no name server knows the topic" if route is None else "no broker lets read the topic"
             logger.warning(Event(f"nothing is consumed until this changes: {why}", topic=topic))
         return queues
+
+    async def look_up(self, topic: str) -> None:
+        """Ask for a topic's route, unless somebody has; raises MQClientError if no name server answers."""
+        if topic not in self._asked_at:
+            await self._fetch(topic)
 
     async def follow(self, topic: str) -> None:
         """Ask for a topic's route from now on, also if nobody tells it yet: its brokers hear who is here."""

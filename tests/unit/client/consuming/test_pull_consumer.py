@@ -200,6 +200,35 @@ async def test_queues_that_are_assigned_are_polled_from_where_one_seeks(tmp_path
             assert consumer.assignment == {other}
 
 
+@pytest.mark.parametrize("namespace", [None, "tests"])
+async def test_the_first_request_for_a_queue_asks_who_serves_it(
+    tmp_path: Path, namespace: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cluster(tmp_path, "broker-a") as (asked, served):
+        namesrv, broker = asked.address, served["broker-a"]
+        topic = "orders" if namespace is None else f"{namespace}%orders"
+        await with_topic(await broker.client(), topic, 1)
+        queue = MessageQueue("orders", "broker-a", 0)
+        async with Producer(namesrv, group="p", namespace=namespace) as producer:
+            await producer.send(Message("orders", b"0"), queue=queue)
+        for first in (None, "seek", "seek_to_begin", "seek_to_end", "offset_of_time", "committed"):
+            group = PullConsumer(namesrv, group=f"g-{first}", topics=None, consume_from="first", namespace=namespace)
+            async with group as consumer:
+                consumer.assign([queue])
+                match first:
+                    case "seek":
+                        consumer.seek(queue, 0)
+                    case "offset_of_time":
+                        assert await consumer.offset_of_time(queue, datetime(2026, 1, 1, tzinfo=UTC)) == 0
+                    case "committed":
+                        assert await consumer.committed(queue) == 0
+                    case str():
+                        await getattr(consumer, first)(queue)
+                if first != "seek_to_end":
+                    assert await polled(consumer, 1) == [0]
+        assert "a pull failed" not in caplog.text
+
+
 async def test_a_paused_queue_gives_nothing_until_it_is_resumed(tmp_path: Path) -> None:
     async with cluster(tmp_path, "broker-a") as (namesrv, brokers):
         await filled(brokers["broker-a"], namesrv.address, 4)
