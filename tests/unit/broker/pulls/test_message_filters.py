@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reput import Broker
+from reput.errors import ConfigError
 from reput.filter.compiled_expressions import compile_all, take_short
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -18,6 +21,17 @@ ON = {"enablePropertyFilter": "true"}
 SQL = {"expressionType": "SQL92"}
 #: Longer than what is compiled in the loop.
 LONG = "n >= 2 AND region IN (" + ", ".join(f"'{i:03}'" for i in range(60)) + ", 'east')"
+
+
+@pytest.mark.parametrize(("package", "extra"), [("lark", "broker"), ("pyarrow", "tables")])
+def test_a_broker_that_cannot_filter_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, extra: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    line = rf"enablePropertyFilter=true needs {package}: pip install 'reput\[{extra}\]'"
+    with pytest.raises(ConfigError, match=line):
+        Broker.start(tmp_path / "store", enable_property_filter=True)
+    assert not list(tmp_path.iterdir())
 
 
 async def send_regions(client: Client, topic: str, *regions: str) -> None:
