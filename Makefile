@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: help setup run test tests-of test-rest programs test-oldest test-all interop lint docs bench campaign soak clean
+.PHONY: help setup run test tests-of test-rest programs test-oldest test-python test-all interop lint docs bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -106,17 +106,22 @@ test-rest: setup ## only the tests that make test leaves out, and all examples o
 
 test-all: test test-rest ## everything that must hold: make test, then make test-rest
 
-# Users' packages as old as pyproject.toml allows, without Spark. Its Python is the oldest one, too.
-OLDEST := .venv-oldest
+# Users' packages without Spark, in an environment of its own: $(1) with the Python $(2), and pip's constraints $(3).
+QUICK := $(addprefix tests/unit/,kernels formats store log jobs remoting client broker cli test_pytest_plugin.py)
+define QUICKLY
+@test -x $(1)/bin/pip || $(2) -m venv $(1)
+@$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(3) \
+	-e '.[broker,client,lake,test]' hypothesis pytest-xdist trustme tzdata
+@$(1)/bin/reput warm
+TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(subst $(BIN),$(1)/bin,$(PYTEST)) $(BY_TIME) -m "not ($(LEFT_OUT))" $(QUICK)
+endef
 OLDEST_PYTHON ?= python3.11
-QUICK := $(addprefix tests/unit/,kernels formats store log jobs remoting client cli test_pytest_plugin.py)
 
 test-oldest: ## the quick tests with the oldest Python and packages that pyproject.toml allows, in .venv-oldest
-	@test -x $(OLDEST)/bin/pip || $(OLDEST_PYTHON) -m venv $(OLDEST)
-	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check -c tests/packaging/oldest.txt \
-		-e '.[broker,client,lake,test]' hypothesis pytest-xdist trustme tzdata
-	@$(OLDEST)/bin/reput warm
-	TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(subst $(BIN),$(OLDEST)/bin,$(PYTEST)) $(BY_TIME) -m "not ($(LEFT_OUT))" $(QUICK)
+	$(call QUICKLY,.venv-oldest,$(OLDEST_PYTHON),-c tests/packaging/oldest.txt)
+
+test-python: ## the quick tests with another Python and the newest packages: make test-python PYTHON=python3.14
+	$(call QUICKLY,.venv-$(notdir $(PYTHON)),$(PYTHON))
 
 interop: setup ## only the tests with Apache RocketMQ itself on the other side
 	$(BIN)/pytest -q tests/interop
@@ -138,5 +143,5 @@ soak: setup ## an hour of puts, gets, queries, brokers with Java clients, Spark 
 	@$(BIN)/python -m lab.campaign.soak.main
 
 clean: ## remove the environment, caches and outputs
-	rm -rf .venv .venv-oldest .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist out
+	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist out
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
