@@ -104,8 +104,9 @@ def test_each_command_of_a_store_says_what_to_install_where_there_is_the_core_al
     told = subprocess.run(
         [sys.executable, "-c", CORE_ALONE, *lines], capture_output=True, text=True, stdin=subprocess.DEVNULL
     )
-    line = r"reput: .* needs (numpy|numba|pyarrow): pip install 'reput\[store\]'\n"
+    line = r"reput: .* needs (numpy|numba|pyarrow): pip install 'reput\[(store|tables)\]'\n"
     answers = json.loads(told.stdout)
     assert [one for one in answers if one[1:3] != [2, ""] or not re.fullmatch(line, one[3])] == []
+    assert {one[0].split()[0] for one in answers if "reput[store]" in one[3]} == {"warm"}  # most need tables, too
     assert len(answers) == len(lines)
     assert not (tmp_path / "new").exists()

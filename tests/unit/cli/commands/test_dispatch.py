@@ -54,6 +54,7 @@ def test_spark_is_started_for_a_query_that_goes_on_or_where_it_is_asked_for(
 
     monkeypatch.setattr(import_module("reput.spark.session"), "session", lambda master: master)
     monkeypatch.setattr(import_module("reput.spark.dispatch"), "dispatch", dispatch)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name)  # also where there is no Spark
     assert run_reput("dispatch", store, "--output", tmp_path / "out", *options).status == 0
     assert sessions == [runs_on]
 
