@@ -23,11 +23,12 @@ class DispatchRules(StrEnum):
     V4_9_7 = "4.9.7"
     V5_3_3 = "5.3.3"
     V5_5_0 = "5.5.0"
+    V5_5_1 = "5.5.1"
 
     @property
     def indexes_tags(self) -> bool:
         """Whether a message is indexed under `topic#T#TAGS`, too, after its keys (`IndexService.buildIndex`)."""
-        return self is DispatchRules.V5_5_0
+        return self in _SINCE_5_5
 
     @property
     def redispatches_deliver_time(self) -> bool:
@@ -49,4 +50,7 @@ class DispatchRules(StrEnum):
     @property
     def items_take_batch_properties(self) -> bool:
         """Whether each item of a batch gets the batch's properties after its own (`MessageExtEncoder.encode`)."""
-        return self is not DispatchRules.V5_5_0
+        return self not in _SINCE_5_5
+
+
+_SINCE_5_5 = (DispatchRules.V5_5_0, DispatchRules.V5_5_1)

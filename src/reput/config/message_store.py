@@ -177,8 +177,8 @@ class MessageStoreConfig(RocketmqConfig):
 
     dispatch_rules: DispatchRules = config_key(
         DispatchRules.V5_3_3,
-        "reput's own key: the RocketMQ version whose queues, index and batches are written. 5.5.0 indexes tags "
-        "too; 4.9.7 gives recovered units of delayed messages the hash of the tags.",
+        "reput's own key: the RocketMQ version whose queues, index and batches are written. 5.5.0 and 5.5.1 index "
+        "tags too; 4.9.7 gives recovered units of delayed messages the hash of the tags.",
     )
 
     # getting

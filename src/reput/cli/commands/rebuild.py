@@ -45,7 +45,7 @@ def rebuild(
     allow_fewer: AllowFewer = False,
     commit_log_path: CommitLogPath = None,
     rules: Annotated[
-        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build for: 5.5.0 indexes tags, too.")
+        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build for: since 5.5.0 with tags as keys.")
     ] = DispatchRules.V5_3_3,
     damaged: Annotated[
         Literal["refuse", "skip"],

@@ -49,7 +49,7 @@ def restore(
         typer.Option("--until-offset", metavar="OFFSET", min=0, help="End before the message at this log offset."),
     ] = None,
     rules: Annotated[
-        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build for: 5.5.0 indexes tags, too.")
+        DispatchRules, typer.Option("--rules", help="The RocketMQ version to build for: since 5.5.0 with tags as keys.")
     ] = DispatchRules.V5_3_3,
     max_findings: MaxFindings = MAX_FINDINGS,
     runner_name: RunnerName = "local",

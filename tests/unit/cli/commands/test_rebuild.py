@@ -97,7 +97,7 @@ def test_batch_consume_queues_are_built_too(golden: Callable[[str], Path], tmp_p
         (("--output", "OUT", "--set", "messageDelayLevel=1y"), "is no delay"),
         (("--output", "OUT", "--set", "maxIndexNm=1"), "did you mean maxIndexNum?"),
         (("--output", "OUT", "--runner", "nobody"), "'auto', 'local', 'spark'"),
-        (("--output", "OUT", "--rules", "5.4.0"), "'4.9.7', '5.3.3', '5.5.0'"),
+        (("--output", "OUT", "--rules", "5.4.0"), "'4.9.7', '5.3.3', '5.5.0', '5.5.1'"),
         (("--output", "FULL"), "exists already and is not an empty folder"),
     ],
 )
