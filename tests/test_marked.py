@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.support import marked
-from tests.support.rocketmq.apache import VERSIONS, build
+from tests.support.rocketmq.apache import STORE_VERSIONS, build
 from tests.support.rocketmq.clients import PROGRAMS, built
 
 INTEROP = Path(__file__).parent / "interop"
 MARK = re.compile(r"^pytestmark = .*pytest\.mark\.java\b", re.MULTILINE)
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("version", STORE_VERSIONS)
 def test_a_test_without_the_marker_gets_no_rocketmq(version: str) -> None:
     with pytest.raises(AssertionError, match=r"give it `pytest\.mark\.java`"):
         build(version)

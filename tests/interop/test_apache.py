@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.rocketmq.apache import Apache, ApacheError, build
+from tests.support.rocketmq.stores import each_store_version
 
 pytestmark = pytest.mark.java
 
@@ -19,6 +20,7 @@ CONFIG = {
 MESSAGE = {"topic": "a", "queue_id": 1, "body": "cafe", "properties": {"TAGS": "t", "KEYS": "k"}, "born_host": "::1:5"}
 
 
+@each_store_version
 def test_a_killed_store_shows_what_was_put_into_it(apache: Apache, tmp_path: Path) -> None:
     assert apache.run("open", path=str(tmp_path), config=CONFIG)[1] == 0
     (result,) = apache.run("put", messages=[MESSAGE])
@@ -38,6 +40,7 @@ def test_a_killed_store_shows_what_was_put_into_it(apache: Apache, tmp_path: Pat
     assert not (tmp_path / "abort").exists()
 
 
+@each_store_version
 def test_what_java_cannot_do_is_said(apache: Apache) -> None:
     with pytest.raises(ApacheError, match=r"RocketMQ [45.379]+\d, put: .*IllegalStateException: no store is open"):
         apache.run("put", messages=[MESSAGE])

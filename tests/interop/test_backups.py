@@ -14,12 +14,13 @@ from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import FaultyFiles
 from tests.support.rocketmq import workload
 from tests.support.rocketmq.apache import Apache
-from tests.support.rocketmq.stores import SMALL
+from tests.support.rocketmq.stores import SMALL, each_store_version
 from tests.support.rocketmq.witness import check_agreement, open_apache
 
 pytestmark = pytest.mark.java
 
 
+@each_store_version
 def test_a_store_that_rocketmq_writes_is_backed_up_and_rocketmq_opens_what_is_restored(
     apache: Apache, tmp_path: Path
 ) -> None:
@@ -42,6 +43,7 @@ def test_a_store_that_rocketmq_writes_is_backed_up_and_rocketmq_opens_what_is_re
     apache.run("close")
 
 
+@each_store_version
 def test_rocketmq_opens_what_is_restored_to_a_point_in_time(apache: Apache, tmp_path: Path) -> None:
     path, target, restored = tmp_path / "store", tmp_path / "target", tmp_path / "restored"
     options = SMALL | {"max_index_num": 2000, "dispatch_rules": apache.version}

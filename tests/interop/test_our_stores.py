@@ -19,8 +19,8 @@ from reput.store.sinks.staging import StagingFile
 from tests.support.bit_maps import bit_maps
 from tests.support.faulty_files import FaultyFiles
 from tests.support.rocketmq import workload
-from tests.support.rocketmq.apache import VERSIONS, Apache
-from tests.support.rocketmq.stores import SINCE_5, SMALL, Messages, Options, puts, retained
+from tests.support.rocketmq.apache import STORE_VERSIONS, Apache
+from tests.support.rocketmq.stores import SINCE_5, SMALL, Messages, Options, each_store_version, puts, retained
 from tests.support.rocketmq.witness import (
     check_agreement,
     check_queries,
@@ -145,7 +145,7 @@ class Case(NamedTuple):
 
     write: Callable[[Path, Options], None]
     options: Options = SMALL
-    versions: tuple[str, ...] = VERSIONS
+    versions: tuple[str, ...] = STORE_VERSIONS
     added: Messages = workload.batches
     deleted: int = 0
 
@@ -203,7 +203,8 @@ def of_versions(versions: tuple[str, ...]) -> list[str]:
     return [name for name, case in CASES.items() if case.versions == versions]
 
 
-@pytest.mark.parametrize("name", of_versions(VERSIONS))
+@each_store_version
+@pytest.mark.parametrize("name", of_versions(STORE_VERSIONS))
 def test_apache_reads_what_reput_wrote_and_reput_reads_what_apache_adds(
     apache: Apache, name: str, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from tests.support.damage import overwrite
 from tests.support.faulty_files import FaultyFiles
 from tests.support.rocketmq import workload
 from tests.support.rocketmq.apache import Apache
-from tests.support.rocketmq.stores import SMALL
+from tests.support.rocketmq.stores import SMALL, each_store_version
 from tests.support.rocketmq.witness import check_agreement, check_queries, open_apache, told_by_apache, told_by_reput
 
 pytestmark = pytest.mark.java
@@ -87,6 +87,7 @@ def check_all_but_gaps(store: reput.MessageStore, apache: Apache) -> None:
     check_queries(store, ours)
 
 
+@each_store_version
 @pytest.mark.parametrize("damage", [last_record, small_files, queues, middle, file_gone])
 def test_apache_has_all_of_a_store_that_was_repaired_and_goes_on(
     apache: Apache, tmp_path: Path, damage: Callable[[Path], None]

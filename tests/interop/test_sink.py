@@ -15,11 +15,13 @@ from tests.support.invariants import SMALL, log_records
 from tests.support.lives.sink import CONFIG, killed_in_the_middle
 from tests.support.rocketmq import workload
 from tests.support.rocketmq.apache import Apache
+from tests.support.rocketmq.stores import each_store_version
 from tests.support.rocketmq.witness import open_apache, told_by_apache, told_by_reput
 
 pytestmark = pytest.mark.java
 
 
+@each_store_version
 @pytest.mark.parametrize(("messages", "is_killed"), [(20, False), (20, True), (0, True)])
 def test_nothing_of_either_is_lost_and_the_batch_is_completed(
     apache: Apache, tmp_path: Path, messages: int, is_killed: bool

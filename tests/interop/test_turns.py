@@ -25,7 +25,8 @@ from tests.support.bit_maps import bit_maps
 from tests.support.faulty_files import FaultyFiles, abandon
 from tests.support.retained import RoomyFiles, age
 from tests.support.rocketmq import workload
-from tests.support.rocketmq.apache import VERSIONS, Apache
+from tests.support.rocketmq.apache import Apache
+from tests.support.rocketmq.stores import each_store_version
 from tests.support.rocketmq.witness import check_agreement, check_rebuild, open_apache, told_by_reput
 
 pytestmark = pytest.mark.java
@@ -157,7 +158,7 @@ def check_both(path: Path, options: dict[str, Any], folder: Path, apache: Apache
 
 # A killed store's threads end with the Crash that ended it.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-@pytest.mark.parametrize("apache", VERSIONS, indirect=True)
+@each_store_version
 def test_both_write_one_store_turn_by_turn(apache: Apache) -> None:
     is_5 = apache.version > "5"
 

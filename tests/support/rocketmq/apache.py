@@ -18,6 +18,12 @@ from typing import Any, Self
 from tests.support.marked import need
 
 VERSIONS = ("4.9.7", "5.3.3", "5.5.0")
+#: Of 5.5.1 Maven Central has the store, and no client, name server and tools.
+STORE_VERSIONS = (*VERSIONS, "5.5.1")
+#: Beside them, to say since which version something is so.
+EACH_STORE = (*VERSIONS[:2], "5.4.0", *STORE_VERSIONS[2:])
+#: Of these there are the commands of reput.interop.StoreMain alone.
+STORE_ONLY = ("5.4.0", "5.5.1")
 SOURCES = Path(__file__).parents[3] / "lab" / "interop"
 #: What RocketMQ's own start scripts open to it, for mapped buffers.
 _OPENED = ("java.nio", "sun.nio.ch", "java.lang", "java.util", "jdk.internal.ref")
@@ -73,7 +79,8 @@ def build(version: str) -> Path:
         if not built.exists():
             with tempfile.TemporaryDirectory(dir=cache) as folder:
                 project = shutil.copytree(SOURCES, Path(folder) / "project")
-                command = ["mvn", "-q", "-B", "-ntp", "compile", f"-Drocketmq.version={version}"]
+                only = ["-DstoreOnly"] if version in STORE_ONLY else []
+                command = ["mvn", "-q", "-B", "-ntp", "compile", f"-Drocketmq.version={version}", *only]
                 made = subprocess.run(command, cwd=project, capture_output=True, text=True)
                 if made.returncode:
                     told = made.stdout + made.stderr
@@ -95,8 +102,8 @@ def classes_command(version: str, home: Path, java_options: tuple[str, ...] = JA
 class Apache:
     """One Java process of a RocketMQ version; it starts with the first command, and again after a kill.
 
-    `run("open", path=..., config={...})` and so on; the commands are those of reput.interop.Main. java_options: more
-    options for the JVM. A context manager that ends the process.
+    `run("open", path=..., config={...})` and so on; the commands are those of reput.interop.Main, or StoreMain.
+    java_options: more options for the JVM. A context manager that ends the process.
     """
 
     def __init__(self, version: str, java_options: tuple[str, ...] = JAVA_OPTIONS) -> None:
@@ -111,7 +118,7 @@ class Apache:
         command = classes_command(self.version, Path(self._home.name), self._java_options)
         with self._errors.open("w") as errors:
             return subprocess.Popen(
-                [*command, "reput.interop.Main"],
+                [*command, f"reput.interop.{'StoreMain' if self.version in STORE_ONLY else 'Main'}"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.support.rocketmq.apache import VERSIONS, build
+from tests.support.rocketmq.apache import EACH_STORE, build
 from tests.support.rocketmq.clients import PROGRAMS, built
 from tests.support.rocketmq.config_keys import build_keys
 
 
 def main() -> None:
-    for version in VERSIONS:
+    for version in EACH_STORE:
         build(version)
     for program in PROGRAMS:
         built(program)

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import reput
 from reput.log.dispatch_marks import RECOVERY_FILE
 from tests.support.retained import RoomyFiles, age
 from tests.support.rocketmq import workload
-from tests.support.rocketmq.apache import VERSIONS
+from tests.support.rocketmq.apache import STORE_VERSIONS
 
 Options = dict[str, Any]
 #: File sizes so small that a hundred messages roll every kind of them.
@@ -22,7 +24,9 @@ SMALL: Options = {
     "max_hash_slot_num": 100,
     "max_index_num": 400,
 }
-SINCE_5 = tuple(version for version in VERSIONS if version > "5")
+SINCE_5 = tuple(version for version in STORE_VERSIONS if version > "5")
+#: For tests that need no broker.
+each_store_version = pytest.mark.parametrize("apache", STORE_VERSIONS, indirect=True)
 Messages = Callable[..., list[workload.Fields]]
 
 
