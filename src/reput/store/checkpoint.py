@@ -6,12 +6,12 @@ import os
 from threading import Lock
 
 from reput.files import FileLayer
-from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint, encode_checkpoint
+from reput.formats.checkpoint import CHECKPOINT_SIZE, USED_SIZE, Checkpoint, decode_checkpoint, encode_checkpoint
 from reput.formats.paths import ABORT, CHECKPOINT
 
 
 class StoreCheckpoint:
-    """RocketMQ's `StoreCheckpoint`: one page, rewritten in place; its 40 bytes lie in one sector of any disk.
+    """RocketMQ's `StoreCheckpoint`: one page, rewritten in place; its 48 bytes lie in one sector of any disk.
 
     A missing checkpoint is made with the given times, as a whole or not at all.
     """
@@ -39,13 +39,29 @@ class StoreCheckpoint:
                 index_msg_timestamp=index_msg_timestamp or old.index_msg_timestamp,
             )
             if new != old:
-                self._file.write(0, encode_checkpoint(new)[:40])
+                self._file.write(0, encode_checkpoint(new)[:USED_SIZE])
                 self._file.sync()
                 self._written = new
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def forget_logics_physical_offset(files: FileLayer, path: str, checkpoint: Checkpoint) -> None:
+    """Let RocketMQ from 5.5.0 on go by the checkpoint's times, as 5.4.0 does, durably.
+
+    After a kill it dispatches nothing that lies before the log file of this offset, whatever the times say. reput keeps
+    the times, and may cut or make anew what is before the offset.
+
+    Args:
+        path: The store's directory.
+        checkpoint: What its checkpoint has.
+    """
+    if checkpoint.logics_physical_offset:
+        with files.open(f"{path}/{CHECKPOINT}", writable=True, size=CHECKPOINT_SIZE) as file:
+            file.write(0, encode_checkpoint(checkpoint._replace(logics_physical_offset=0))[:USED_SIZE])
+            file.sync()
 
 
 class AbortFile:

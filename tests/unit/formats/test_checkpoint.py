@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from reput.formats.checkpoint import (
     CHECKPOINT_SIZE,
     FIELDS,
+    USED_SIZE,
     Checkpoint,
     decode_checkpoint,
     encode_checkpoint,
@@ -22,11 +23,11 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 def test_the_checkpoint_of_rocketmq_is_read_and_written():
     hex_bytes = VECTORS["checkpointAfterShutdownHex"]
     checkpoint = decode_checkpoint(bytes.fromhex(hex_bytes))
-    assert checkpoint == (1700000012000, 1700000012000, 0, 0, 0)
+    assert checkpoint == (1700000012000, 1700000012000, 0, 0, 0, 0)
     assert encode_checkpoint(checkpoint).hex() == hex_bytes.ljust(2 * CHECKPOINT_SIZE, "0")
 
 
-@given(st.builds(Checkpoint, INT64, INT64, INT64, INT64, INT64))
+@given(st.builds(Checkpoint, INT64, INT64, INT64, INT64, INT64, INT64))
 def test_any_checkpoint_comes_back(checkpoint):
     page = encode_checkpoint(checkpoint)
     assert len(page) == CHECKPOINT_SIZE == 4096
@@ -34,13 +35,13 @@ def test_any_checkpoint_comes_back(checkpoint):
 
 
 def test_a_checkpoint_of_rocketmq_4_has_24_bytes_in_use():
-    page = encode_checkpoint(Checkpoint(1, 2, 3, 4, 5))
+    page = encode_checkpoint(Checkpoint(1, 2, 3, 4, 5, 6))
     assert decode_checkpoint(page[:24] + bytes(4072)) == Checkpoint(1, 2, 3)
 
 
-@pytest.mark.parametrize("size", range(41))
+@pytest.mark.parametrize("size", range(49))
 def test_a_torn_checkpoint_is_an_earlier_bound(size):
-    whole = Checkpoint(1700000012000, 1700000012001, 1700000012002, 4, 5)
+    whole = Checkpoint(1700000012000, 1700000012001, 1700000012002, 4, 5, 6)
     torn = decode_checkpoint(encode_checkpoint(whole)[:size])
     assert all(0 <= found <= stored for found, stored in zip(torn, whole, strict=True))
 
@@ -60,5 +61,6 @@ def test_the_bound_is_3_seconds_before_the_lesser_time(checkpoint, of_log_and_qu
     assert min_timestamp_index(checkpoint) == of_index
 
 
-def test_five_numbers_are_in_use():
-    assert [field.size for field in FIELDS] == [8] * 5
+def test_six_numbers_are_in_use():
+    assert [field.size for field in FIELDS] == [8] * 6
+    assert USED_SIZE == 48

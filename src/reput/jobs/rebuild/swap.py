@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from reput.errors import StoreFormatError, StoreLockedError
 from reput.files import DISK
 from reput.files.attempts import end_attempts
-from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, encode_checkpoint
+from reput.formats.checkpoint import CHECKPOINT_SIZE, USED_SIZE, Checkpoint, encode_checkpoint
 from reput.formats.paths import (
     ABORT,
     BATCH_CONSUME_QUEUE,
@@ -94,7 +94,7 @@ class Swap:
     def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
         path = os.path.join(self.store, CHECKPOINT)
         with DISK.open(path, writable=True, create=True, size=CHECKPOINT_SIZE) as file:
-            file.write(0, encode_checkpoint(checkpoint)[:40])  # one sector: all old or all new values
+            file.write(0, encode_checkpoint(checkpoint)[:USED_SIZE])  # one sector: all old or all new values
             file.sync()
         DISK.sync_directory(self.store)
 
@@ -102,7 +102,9 @@ class Swap:
 def plan_swap(directory: StoreDirectory, built: str, aside: str, result: RebuildResult, *, keep_old: bool) -> Swap:
     """Plan the swap of built folders, all synced, into a store that no process has open. `keep_old`: see `rebuild`."""
     before = directory.checkpoint() or Checkpoint(0, 0, 0)
-    after = before._replace(logics_msg_timestamp=result.last_timestamp, index_msg_timestamp=result.index_timestamp)
+    after = before._replace(
+        logics_msg_timestamp=result.last_timestamp, index_msg_timestamp=result.index_timestamp, logics_physical_offset=0
+    )
     names = tuple(name for name in _FOLDERS if DISK.exists(os.path.join(built, name)))
     paths = {name: os.path.join(directory.path, name) for name in _FOLDERS}
     kept = {name: free_name(DISK, path) for name, path in paths.items() if DISK.exists(path)} if keep_old else {}

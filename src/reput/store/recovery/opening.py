@@ -22,7 +22,7 @@ from reput.log.queue_extensions import queue_extensions
 from reput.log.queue_types import check_queue_folders, find_queue_types
 from reput.log.resume_points import ResumePoint
 from reput.progress import Progress
-from reput.store.checkpoint import AbortFile, StoreCheckpoint
+from reput.store.checkpoint import AbortFile, StoreCheckpoint, forget_logics_physical_offset
 from reput.store.config_files import StoreTopics
 from reput.store.dispatch import locks as dispatch_locks
 from reput.store.dispatch.redispatch import redispatch
@@ -167,6 +167,7 @@ def _recover(
     dispatch_locks.take_back(path, files)
     abort = AbortFile(files, path)
     abort.create()
+    forget_logics_physical_offset(files, path, listing.checkpoint)
     _make_folders(path, config, files, may_be_unsynced=listing.was_killed or not files.exists(f"{path}/{CHECKPOINT}"))
     _cut_log(path, files, listing, log, plan)
     report = _bring_in_step(loaded, listing, plan, config, progress, marks)._replace(deleted_files=tuple(deleted))

@@ -12,11 +12,12 @@ import pytest
 
 import reput
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
-from reput.formats.checkpoint import decode_checkpoint
+from reput.formats.checkpoint import POSITIONS, decode_checkpoint
 from reput.jobs.rebuild.job import RebuildResult, rebuild
 from reput.jobs.rebuild.swap import Swap
 from reput.jobs.runner import LocalRunner
 from tests.support.commands import run_reput
+from tests.support.damage import overwrite
 from tests.support.faulty_files import FaultyFiles
 from tests.support.invariants import contents
 from tests.support.kills import killed
@@ -76,10 +77,12 @@ def test_queues_and_index_are_those_of_live_dispatch_again(whole: tuple[Path, To
 
 
 def test_the_checkpoint_says_what_is_on_the_disk(whole: tuple[Path, Told], store: Path) -> None:
+    overwrite(store / "checkpoint", POSITIONS["logicsPhysicalOffset"], (1 << 20).to_bytes(8, "big"))  # as 5.5.0 does
     result = in_place(store)
     old, new = (decode_checkpoint((path / "checkpoint").read_bytes()) for path in (whole[0], store))
     assert new.physic_msg_timestamp == old.physic_msg_timestamp == result.last_timestamp == new.logics_msg_timestamp
     assert new.index_msg_timestamp == old.index_msg_timestamp > 0
+    assert new.logics_physical_offset == 0
 
 
 @pytest.mark.slow

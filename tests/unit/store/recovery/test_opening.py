@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -28,6 +29,7 @@ from reput.errors import (
     StoreStateError,
 )
 from reput.files import File, FileLayer
+from tests.support.damage import overwrite
 from tests.support.faulty_files import FaultyFiles, abandon
 from tests.support.fixtures import OpenStore
 from tests.support.invariants import SMALL, check_store, contents
@@ -343,6 +345,32 @@ def test_a_clean_close_leaves_a_checkpoint_of_the_last_times(open_store: OpenSto
     checkpoint = decode_checkpoint((path / "checkpoint").read_bytes())
     assert checkpoint[:2] == (last, last)
     assert len((path / "checkpoint").read_bytes()) == 4096
+
+
+@pytest.mark.parametrize("was_killed", [False, True])
+def test_rocketmqs_offset_in_the_checkpoint_is_forgotten_before_a_start_changes_what_it_speaks_of(
+    path: Path, was_killed: bool
+) -> None:
+    from reput.formats.checkpoint import POSITIONS, decode_checkpoint
+
+    with reput.MessageStore.open(path, **SMALL) as store:
+        put_keyed(store, 30, 2)
+        end = store.max_commit_log_offset
+    overwrite(path / "checkpoint", POSITIONS["logicsPhysicalOffset"], end.to_bytes(8, "big"))
+    before = decode_checkpoint((path / "checkpoint").read_bytes())
+    assert before.logics_physical_offset == end
+    if was_killed:
+        (path / "abort").touch()
+        shutil.rmtree(path / "consumequeue")
+    with reput.MessageStore.open(path, read_only=True):
+        assert decode_checkpoint((path / "checkpoint").read_bytes()) == before
+    files = FaultyFiles()
+    with reput.MessageStore.open(path, files=files, **SMALL):
+        assert decode_checkpoint((path / "checkpoint").read_bytes()).logics_physical_offset == 0
+        kinds = ("write", "sync", "create", "unlink", "rename", "truncate")
+        changed = [one.path for one in files.operations if one.kind in kinds]
+    first = next(number for number, name in enumerate(changed) if name.endswith("/checkpoint"))
+    assert not [name for name in changed[:first] if "/commitlog/" in name or "/consumequeue/" in name]
 
 
 @pytest.mark.parametrize("read_only", [True, False])
