@@ -363,7 +363,9 @@ _TABLE: tuple[tuple[str, str], ...] = (
         boolean: timerWheelSnapshotFlush@5.4.0=false
     """),
     ("the timer wheel is one file, without snapshots", "int: timerWheelSnapshotIntervalMs@5.4.0"),
-    ("a recall names its message by the unique key alone", "boolean: appendTopicForTimerDeleteKey@5.4.0"),
+    ("a recall names its message by topic and unique key, as with true, and one by the unique key alone is taken", """
+        boolean: appendTopicForTimerDeleteKey@5.4.0
+    """),
     ("timers run in the event loop, from the start of the broker to its end", """
         boolean: timerEnableCheckMetrics timerEnableDisruptor timerEnableRetryUntilSuccess timerSkipUnknownError
         timerStopDequeue timerStopEnqueue timerWarmEnable

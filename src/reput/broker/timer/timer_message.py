@@ -85,14 +85,15 @@ class TimerMessage:
     @property
     def deletes(self) -> DeleteKey | None:
         """The key of the message that this one deletes, if it is of its topic; None: it is to be delivered itself."""
-        deleted = self.properties.get(TIMER_DEL_UNIQKEY)
-        return None if deleted is None else DeleteKey(self.real_topic, deleted)
+        deleted, topic = self.properties.get(TIMER_DEL_UNIQKEY), self.real_topic
+        # RocketMQ writes the topic before the key up to 5.3.3, and then with appendTopicForTimerDeleteKey alone.
+        return None if deleted is None else DeleteKey(topic, deleted.removeprefix(delete_key(topic, "")))
 
     @property
     def key(self) -> DeleteKey | None:
         """By which it may be deleted."""
-        unique_key, topic = self.properties.get(UNIQ_KEY), self.real_topic
-        return None if unique_key is None else DeleteKey(topic, delete_key(topic, unique_key))
+        unique_key = self.properties.get(UNIQ_KEY)
+        return None if unique_key is None else DeleteKey(self.real_topic, unique_key)
 
     def due_ms(self, unit_time: int, magic: int, precision_ms: int) -> int:
         """Time in ms of its delivery, which is exact, or of its put back, once its slot has begun."""

@@ -60,6 +60,13 @@ def test_no_property_that_counts_is_lost_or_changed(pairs: list[tuple[str, str]]
     assert list(put.items()) == list((decode_properties(text) | decode_properties(ADDED)).items())
 
 
+@pytest.mark.parametrize("recalled", [b"orders+u", b"u"], ids=["as 5.3.3 writes it", "as 5.5.1 writes it"])
+def test_a_recall_names_its_message_with_the_topic_or_without(recalled: bytes) -> None:
+    recall = message(b"TIMER_DEL_UNIQKEY" + recalled + b"" + WAITS)
+    assert recall.deletes == message(b"UNIQ_KEYu" + WAITS).key
+    assert recall.deletes != message(b"UNIQ_KEYu" + WAITS.replace(b"orders", b"others")).key
+
+
 def test_a_message_that_is_put_back_stays_in_its_queue() -> None:
     row = message(WAITS).row(unit(Magic.DEFAULT | Magic.ROLL), 6000)
     added = b"TIMER_ENQUEUE_MS\x014000\x02TIMER_ROLL_TIMES\x011\x02TIMER_DEQUEUE_MS\x016000\x02"
