@@ -66,7 +66,7 @@ def test_unmodified_java_clients_send_consume_and_find(apache: Apache, tmp_path:
         assert [found["by_id"][one]["body"] for one in ids] == ["sync", "batch-0", "batch-1", "batch-2", "async"]
 
 
-@pytest.mark.parametrize("apache", ["5.3.3"], indirect=True)
+@pytest.mark.parametrize("apache", ["5.3.3", "5.5.0"], indirect=True)
 def test_a_directory_is_served_by_either_broker_in_turn(apache: Apache, tmp_path: Path) -> None:
     path, group = tmp_path / "store", {"group": "g", "tags": "*"}
     with Broker.start(path, **HERE) as broker:

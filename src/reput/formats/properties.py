@@ -67,6 +67,11 @@ OF_BROKERS = frozenset(
      TRAN_PREPARED_QUEUE_OFFSET, POP_CK, PROPERTY_CRC32)
 )  # fmt: skip
 
+LITE_TOPIC = "__LITE_TOPIC"
+PRIORITY = "_SYS_MSG_PRIORITY_"
+#: What a message asks of a broker after 5.3.3, and what that is: a broker that stored it would not do it.
+NOT_HERE = {LITE_TOPIC: "lite topics", PRIORITY: "messages with a priority"}
+
 _NUMBER, _TOPIC = 20, 255
 #: What a message gets on its way after it was sent, and the bytes of the longest value. What a broker takes has room
 #: for all of it: else it could not deliver the message, as it could not put it again.

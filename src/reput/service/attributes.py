@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from reput.errors import ConfigError
 from reput.formats.java import INT64_MAX
 from reput.formats.metadata import TopicMessageType
+from reput.formats.properties import LITE_TOPIC, NOT_HERE, PRIORITY
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ TOPIC_ATTRIBUTES: Mapping[str, Attribute] = {
     "message.type": Attribute(frozenset(TopicMessageType), True),
     "reserve.time": Attribute(None, True),
 }
+#: Values of `message.type` that came after 5.3.3, and what is not here.
+_LATER_MESSAGE_TYPES = {"LITE": NOT_HERE[LITE_TOPIC], "PRIORITY": NOT_HERE[PRIORITY]}
 #: 5.3.3 knows none.
 GROUP_ATTRIBUTES: Mapping[str, Attribute] = {}
 
@@ -93,7 +96,10 @@ def alter_attributes(
 def _check_value(attribute: Attribute, value: str) -> None:
     if attribute.values is not None:
         if value not in attribute.values:
-            raise ConfigError(f"value is not in set: [{', '.join(sorted(attribute.values))}]")
+            remark = f"value is not in set: [{', '.join(sorted(attribute.values))}]"
+            if value in _LATER_MESSAGE_TYPES:
+                remark += f" (there are no {_LATER_MESSAGE_TYPES[value]}, which came after RocketMQ 5.3.3)"
+            raise ConfigError(remark)
         return
     if re.fullmatch(r"[+-]?[0-9]{1,19}", value) is None:
         raise ConfigError(f'For input string: "{value}"')

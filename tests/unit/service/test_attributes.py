@@ -39,6 +39,19 @@ def test_attributes_are_added_changed_and_removed():
             "alter duplication key. key: message.type",
         ),
         (TOPIC_ATTRIBUTES, None, {"+cleanup.policy": "KEEP"}, "value is not in set: [COMPACTION, DELETE]"),
+        (
+            TOPIC_ATTRIBUTES,
+            None,
+            {"+message.type": "LITE"},
+            "[DELAY, FIFO, MIXED, NORMAL, TRANSACTION, UNSPECIFIED] "
+            "(there are no lite topics, which came after RocketMQ 5.3.3)",
+        ),
+        (
+            TOPIC_ATTRIBUTES,
+            {},
+            {"+message.type": "PRIORITY"},
+            "there are no messages with a priority, which came after",
+        ),
         (TOPIC_ATTRIBUTES, None, {"+reserve.time": "-2"}, "value is not in range(-1, 9223372036854775807)"),
         (TOPIC_ATTRIBUTES, None, {"+reserve.time": "1_0"}, 'For input string: "1_0"'),
         (GROUP_ATTRIBUTES, None, {"+message.type": "FIFO"}, "unsupported key: message.type"),

@@ -32,6 +32,7 @@ from reput.formats.properties import (
     INNER_NUM,
     KEYS,
     MSG_REGION,
+    NOT_HERE,
     REAL_TOPIC,
     SIZE_ADDED_LATER,
     TIMER_OUT_MS,
@@ -333,6 +334,11 @@ class SendMessageProcessor:
         if header.batch and number(properties.get(DELAY, "0")) > 0:  # its messages would wait, and reach nobody
             limit = self._store.config.max_message_size
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, _illegal(limit))
+        for name, what in NOT_HERE.items():
+            # What comes back may be of a store that RocketMQ wrote.
+            if properties.get(name) and not header.topic.startswith(RETRY_TOPIC_PREFIX):
+                remark = f"the message has {name}: there are no {what}, which came after RocketMQ 5.3.3"
+                return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
         if topic.attributes.get("cleanup.policy") == "COMPACTION" and not properties.get(KEYS, "").strip():
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, "Required message key is missing")
         if self._view.config.reject_transaction_message and self._is_half(header, properties):

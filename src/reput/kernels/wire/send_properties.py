@@ -9,6 +9,7 @@ from reput.formats.properties import (
     CLUSTER,
     INNER_NUM,
     MSG_REGION,
+    NOT_HERE,
     OF_BROKERS,
     REAL_QID,
     REAL_TOPIC,
@@ -69,6 +70,7 @@ _ODD_NAMES = tuple(
     for name in (
         *(TRAN_MSG, TIMER_DEL_UNIQKEY, MSG_REGION, TRACE_ON, CLUSTER, INNER_NUM),
         *sorted(OF_BROKERS),
+        *NOT_HERE,
     )
 )
 _ODD_TABLE = np.frombuffer(b"".join(bytes([len(name)]) + name for name in _ODD_NAMES), np.uint8).copy()

@@ -219,6 +219,19 @@ async def test_a_compacted_topic_takes_no_message_without_a_key(tmp_path: Path) 
         assert (await client.send_message("compacted", properties={"KEYS": "k"})).code == 0
 
 
+@pytest.mark.parametrize(
+    ("name", "what"), [("__LITE_TOPIC", "lite topics"), ("_SYS_MSG_PRIORITY_", "messages with a priority")]
+)
+async def test_a_message_that_asks_for_what_came_after_5_3_3_is_refused(tmp_path: Path, name: str, what: str) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        for _ in range(2):  # to a topic that a kernel knows since the send before
+            assert (await client.send_message("orders")).code == 0
+            answer = await client.send_message("orders", properties={name: "3", "KEYS": "k"})
+            remark = f"the message has {name}: there are no {what}, which came after RocketMQ 5.3.3"
+            assert (answer.code, answer.remark) == (ResponseCode.MESSAGE_ILLEGAL, remark)
+
+
 async def test_a_batch_is_stored_message_by_message(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
