@@ -22,6 +22,9 @@ EXPECTED = {
     "5.5.0/killed-undispatched": {"not-dispatched": 2},
     "5.5.0/retention": {"unit-expired": 10, "index-entry-expired": 1},
     "5.5.0/torn": {"torn-tail": 1, "unit-behind-end": 1, "index-entry-behind-end": 1},
+    "5.5.1/killed-undispatched": {"not-dispatched": 2},
+    "5.5.1/retention": {"unit-expired": 12, "index-entry-expired": 1},
+    "5.5.1/torn": {"torn-tail": 1, "unit-behind-end": 1, "index-entry-behind-end": 1},
 }
 
 

@@ -22,6 +22,8 @@ from tests.support.shares import sampled
 CORPORA = Path(__file__).parent
 KILLED = [case for case in ALL if (CORPORA / case / "store/abort").exists()]
 CLEAN = [case for case in ALL if case not in KILLED]
+#: Of these Apache's own start has lost index entries (docs/design/differences.md), and reput's has built all.
+APACHE_LOST_KEYS = {"5.5.1/killed-undispatched"}
 
 
 def told(message: MessageExt) -> tuple[str, ...]:
@@ -65,7 +67,8 @@ def check_queries(store: reput.MessageStore, case: str) -> None:
             found = [message.commit_log_offset for message in messages]
             # Apache's list has repeats, and other keys of the same hash: those must be the whole difference.
             others = sorted(set(queries[key]) - set(found))
-            assert sorted({*found, *others}) == sorted(set(queries[key])), (topic, key)
+            if case not in APACHE_LOST_KEYS:
+                assert sorted({*found, *others}) == sorted(set(queries[key])), (topic, key)
             for offset in others:
                 other = store.look_message_by_offset(offset)
                 assert other is not None
