@@ -1,4 +1,5 @@
-"""Loader of all kernels: from the cache in 0.2 s, or compiled once for each version, which takes a processor a minute.
+"""Loader of all kernels: from the wheel or the cache in 0.2 s, or compiled once for each version, which takes a
+processor a minute.
 
 One process fills a cache, and other ones wait for it: the lock is a file in the cache's folder. It is released when its
 process ends, however that ends.
@@ -90,9 +91,13 @@ def load_kernels(*, processes: int = _MOST_PROCESSES) -> float:
         load_declared_kernels,
         missing_kernels,
     )
+    from reput.kernels.machine.wheel_kernels import wheel_kernels
 
     if are_declared_kernels_loaded():  # the folder may be out of reach by now
         return 0.0
+    if wheel_kernels().codes:  # nothing is compiled, so no folder is needed
+        load_declared_kernels()
+        return time.perf_counter() - start
     folder = cache_folder()
     marker = os.path.join(folder, COMPLETE)
     with ExitStack() as held:

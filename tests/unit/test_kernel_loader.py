@@ -16,7 +16,7 @@ import pytest
 
 from reput import kernel_loader
 from reput.files import DISK
-from tests.support.kernel_cache import cache_without, whole_cache
+from tests.support.kernel_cache import WITHOUT_WHEEL, cache_without, whole_cache
 from tests.support.shares import sampled
 
 MISSING = ("gather.total_size", "batched_io.read_runs")
@@ -43,7 +43,7 @@ HOLD = "import sys; from reput.files import DISK; lock = DISK.lock(sys.argv[1]);
 def loading(cache: Path, before: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", LOAD.format(before=before)],
-        env={**os.environ, "REPUT_CACHE_DIR": str(cache)},
+        env=os.environ | WITHOUT_WHEEL | {"REPUT_CACHE_DIR": str(cache)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

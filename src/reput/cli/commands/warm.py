@@ -35,7 +35,7 @@ def warm(
     ] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Also make Spark's class archive (half a minute).")] = False,
     where: Annotated[
-        bool, typer.Option("--where", help="Only print the folder that the compiled kernels are in, or are to be in.")
+        bool, typer.Option("--where", help="Only print the folder of compiled kernels, or the wheel's file of them.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -43,9 +43,11 @@ def warm(
 
     Then the first start of a store need not compile them; kernels that are compiled already are kept. Their folder is
     printed. It has another name for each version of reput and Numba and for each kind of processor, and may have the
-    kernels of several versions of Python. With --spark also make the class archive with which Spark's Java starts 3 s
-    faster (160 to 190 MB). With a STORE also read the newest records of its log, queues and index once, so that its
-    readers find them in the page cache. The store may be open elsewhere, and is not changed.
+    kernels of several versions of Python. A wheel that brings kernels needs no folder (docs/containers.md).
+
+    With --spark also make the class archive with which Spark's Java starts 3 s faster (160 to 190 MB). With a STORE
+    also read the newest records of its log, queues and index once, so that its readers find them in the page cache. The
+    store may be open elsewhere, and is not changed.
 
     A cache that --cache has made in an image may be read-only when its containers run (docs/containers.md).
 
@@ -58,14 +60,14 @@ def warm(
     require_store("reput warm")  # before llvmlite is missed, which Numba brings
     if cache is not None:
         raise typer.Exit(_make_cache(cache, spark=spark, as_json=as_json))
-    from reput.kernels.machine.cache import cache_folder
+    from reput.kernels.machine.wheel_kernels import kernels_path
 
     if where:
-        write_json({"kernels": cache_folder()}) if as_json else write_text(cache_folder())
+        write_json({"kernels": kernels_path()}) if as_json else write_text(kernels_path())
         return
     from reput.kernel_loader import load_kernels
 
-    answer: dict[str, str | float] = {"kernels": cache_folder(), "kernels_s": round(load_kernels(), 3)}
+    answer: dict[str, str | float] = {"kernels": kernels_path(), "kernels_s": round(load_kernels(), 3)}
     if store is not None:
         start = time.perf_counter()
         config = reading_config(commit_log_path, numbers=index_numbers(settings))

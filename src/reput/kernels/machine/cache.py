@@ -85,11 +85,18 @@ def cache_folder() -> str:
     name = binding.get_host_cpu_name() if name is None else name
     features = binding.get_host_cpu_features().flatten() if features is None else features
     digest.update(f"{numba.__version__} {llvmlite.__version__} {name}".encode())
-    digest.update(features.encode())
+    digest.update(features.encode() + sources_digest().encode())
+    return cache_path(f"kernels-{digest.hexdigest()[:16]}", COMPLETE)
+
+
+@functools.cache
+def sources_digest() -> str:
+    """Hash of every source that a kernel can see."""
+    digest = hashlib.sha256()
     for package in _SOURCE_PACKAGES:
         for name, source in sorted(_sources(importlib.resources.files(package))):
-            digest.update(name.encode() + b"\0" + source)
-    return cache_path(f"kernels-{digest.hexdigest()[:16]}", COMPLETE)
+            digest.update(f"{package}/{name} {len(source)}\0".encode() + source)
+    return digest.hexdigest()
 
 
 def _sources(folder: Traversable, path: str = "") -> Iterator[tuple[str, bytes]]:

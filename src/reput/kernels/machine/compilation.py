@@ -17,6 +17,9 @@ from typing import Any
 
 from numba.core.dispatcher import Dispatcher
 
+from reput.kernels.machine.cache import cache_folder
+from reput.kernels.machine.wheel_kernels import wheel_kernels
+
 logger = logging.getLogger("reput.kernels")
 #: What counts before the process has compiled any: a tenth of the bytecode of all kernels, which took 17 to 46 s.
 _FIRST_SIZE, _FIRST_SECONDS = 8000, 3.0
@@ -27,16 +30,12 @@ class Compilation:
 
     A time is estimated from the bytecode of a kernel and of all functions that it calls, and the speed so far.
 
-    Args:
-        folder: Where compiled kernels are kept.
-
     Attributes:
         planned: Kernels that are compiled one after the other, in one start; empty for a kernel at its first use.
         is_kept: Whether all that was compiled is in the folder.
     """
 
-    def __init__(self, folder: str) -> None:
-        self._folder = folder
+    def __init__(self) -> None:
         self._is_told = False
         self.planned: Sequence[Any] = ()
         self.is_kept = True
@@ -45,7 +44,7 @@ class Compilation:
         self._begin = 0.0
 
     def begin(self, kernel: Any) -> None:
-        """Log what is left, before a kernel is compiled."""
+        """Log what is left, before a kernel is compiled; and first, if a wheel's kernels do not count, why."""
         self._begin = time.perf_counter()
         left: Sequence[Any] = [kernel]
         what = kernel.py_func.__name__.strip("_")
@@ -57,7 +56,9 @@ class Compilation:
             logger.info("%s", text)
         else:
             self._is_told = True
-            logger.warning("%s (they are kept in %s)", text, self._folder)
+            if refusal := wheel_kernels().refusal:
+                logging.getLogger("reput.cache").warning("reput: kernels of the wheel are not used: %s", refusal)
+            logger.warning("%s (they are kept in %s)", text, cache_folder())
 
     def end(self, kernel: Any) -> None:
         """Learn the speed from a kernel that has been compiled."""
@@ -74,7 +75,7 @@ class Compilation:
             logging.getLogger("reput.cache").warning(
                 "reput: %s cannot be written: %s: compiled kernels are not kept, and are compiled again at each start. "
                 "Free some space there, or set REPUT_CACHE_DIR to a folder that can be written",
-                self._folder,
+                cache_folder(),
                 error.strerror,
             )
 

@@ -4,25 +4,29 @@ Numba's on-disk cache does not notice a change in *another* file, and compiles g
 take their byte positions from `reput.formats`. The cache folder is therefore named by a hash of every source that a
 kernel can see, and of the versions that decide the machine code. So a stale kernel cannot be loaded, and two versions
 of the package can share one cache, as can two installations of one version: `spark-submit --py-files` makes a new
-installation for each application.
+installation for each application. A wheel may bring kernels that are compiled already (`wheel_kernels.py`): these come
+first, and then nothing is kept.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import time
 from collections.abc import Callable
 from typing import Any
 
 import numba
 from llvmlite import binding
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator
+from numba.core.caching import CompileResultCacheImpl, FunctionCache, NullCache, UserProvidedCacheLocator
+from numba.core.compiler import CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.registry import CPUDispatcher
 from numba.core.runtime import rtsys
 
 from reput.kernels.machine.cache import cache_folder
 from reput.kernels.machine.compilation import Compilation
+from reput.kernels.machine.wheel_kernels import wheel_kernels
 
 
 class KernelCacheLocator(UserProvidedCacheLocator):  # type: ignore[misc]
@@ -84,6 +88,11 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         """Whether the kernel was never compiled."""
         return not os.path.exists(os.path.join(self.cache_path, f"{self._impl.filename_base}.nbi"))
 
+    @property
+    def code_path(self) -> str:
+        """File of the code once the kernel was compiled: the first of its files, as a kernel has one signature."""
+        return os.path.join(self.cache_path, f"{self._impl.filename_base}.1.nbc")
+
     def load_overload(self, sig: str, target_context: Any) -> Any:
         """Compiled code, None if there is none; Numba then compiles it.
 
@@ -104,6 +113,20 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         compilation.end(self._kernel)
 
 
+class WheelCache(NullCache):  # type: ignore[misc]
+    """Code of one kernel out of the wheel: all that Numba asks of a cache."""
+
+    is_empty = False
+
+    def __init__(self, code: bytes) -> None:
+        self._code = code
+
+    def load_overload(self, sig: str, target_context: Any) -> Any:
+        """The compiled code; for the only signature that a kernel has."""
+        rtsys.initialize(target_context)
+        return CompileResult._rebuild(target_context, *pickle.loads(self._code))
+
+
 class Kernel(CPUDispatcher):  # type: ignore[misc]
     """Compiled function of one signature, loaded from the cache, or compiled, when it is first called.
 
@@ -113,7 +136,10 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
 
     def __init__(self, function: Callable[..., Any], signature: str, *, short: bool, **options: Any) -> None:
         super().__init__(function, targetoptions={"nopython": True, "boundscheck": False, **options})
-        self.cache = self._cache = KernelCache(self)
+        self.name = f"{function.__module__}.{function.__name__}"
+        code = wheel_kernels().codes.get(self.name)
+        self.cache: KernelCache | WheelCache = KernelCache(self) if code is None else WheelCache(code)
+        self._cache = self.cache
         self._signature = signature
         self._is_short = short
         _declared.append(self)
@@ -139,7 +165,7 @@ class Kernel(CPUDispatcher):  # type: ignore[misc]
 
 
 _declared: list[Kernel] = []
-compilation = Compilation(cache_folder())
+compilation = Compilation()
 
 
 def are_declared_kernels_loaded() -> bool:
@@ -162,6 +188,11 @@ def load_declared_kernels() -> None:
         if compilation.planned:
             compilation.log_end(time.perf_counter() - begin)
         compilation.planned = ()
+
+
+def code_paths() -> dict[str, str]:
+    """Files in the cache with the code of each kernel of imported modules, by the kernel's name."""
+    return {each.name: each.cache.code_path for each in _declared if isinstance(each.cache, KernelCache)}
 
 
 def kernel(

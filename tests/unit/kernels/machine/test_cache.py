@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reput.kernels.machine import cache
-from tests.support.kernel_cache import cache_without, kernels_in, whole_cache
+from tests.support.kernel_cache import WITHOUT_WHEEL, cache_without, kernels_in, whole_cache
 
 #: Prints whether a kernel came from the cache (hits, misses), and where that is.
 LOAD = (
@@ -35,7 +35,8 @@ sys.addaudithook(refuse)
 
 def python(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code]
-    return subprocess.run(command, env=os.environ | environment, capture_output=True, text=True, check=True)
+    environment = os.environ | WITHOUT_WHEEL | environment
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
 
 
 @pytest.fixture

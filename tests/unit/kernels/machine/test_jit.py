@@ -16,7 +16,7 @@ import reput
 from reput import Message, MessageStore
 from reput.kernel_loader import load_kernels
 from reput.kernels.queues import consume_queue, index_search
-from tests.support.kernel_cache import cache_without, kernels_in, whole_cache
+from tests.support.kernel_cache import WITHOUT_WHEEL, cache_without, kernels_in, whole_cache
 from tests.support.shares import sampled
 
 PACKAGE = Path(reput.__file__).parent
@@ -90,7 +90,7 @@ def test_a_library_says_in_one_line_that_it_compiles_and_logs_the_rest(is_logged
     cache = cache_without(tmp_path / "cache", "batched_io.read_runs", "record_scan._scan_headers")
     done = subprocess.run(
         [sys.executable, "-c", _USE, str(tmp_path / "store"), *(["logged"] if is_logged else [])],
-        env={**os.environ, "REPUT_CACHE_DIR": str(cache)},
+        env=os.environ | WITHOUT_WHEEL | {"REPUT_CACHE_DIR": str(cache)},
         capture_output=True,
         text=True,
         check=True,
