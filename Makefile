@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: help setup run test tests-of test-rest programs test-oldest test-python test-all interop lint docs bench campaign soak clean
+.PHONY: help setup run test tests-of test-rest programs test-oldest test-python test-all interop lint docs wheel bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -131,6 +131,21 @@ docs: export NO_MKDOCS_2_WARNING := true
 docs: export DISABLE_MKDOCS_2_WARNING := true
 docs: setup ## the documentation as a site, build/docs/index.html; a link that leads nowhere is an error
 	$(BIN)/mkdocs build --strict
+
+# The Pythons with a wheel of their own: all here, or PYTHONS='python3.12 /opt/python3.14/bin/python3.14'. Each
+# has the newest Numba that pyproject.toml allows, and serves users of that Numba.
+PYTHONS ?= $(shell for minor in 3.11 3.12 3.13 3.14; do if python$$minor -c "" 2>/dev/null; then echo python$$minor; fi; done)
+PURE = $$(ls dist/reput-*-py3-none-any.whl)
+
+wheel: .venv/made ## the packages for users, in dist: sdist, wheel, and for each Python here a wheel with compiled kernels
+	@rm -rf dist/reput-* build/wheel
+	@$(PIP) --quiet 'hatchling>=1.27,<2'
+	@$(BIN)/hatchling build
+	@for python in $(PYTHONS); do \
+		$$python -m venv --clear build/wheel/venv; \
+		build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check "$(PURE)[store]"; \
+		REPUT_CACHE_DIR=build/wheel/cache build/wheel/venv/bin/python -P lab/release/kernel_wheel.py $(PURE) dist; \
+	done
 
 bench: setup ## measure each hot path, beside RocketMQ's own store and the machine's limits
 	@$(BIN)/python -m lab.bench.main

@@ -1,0 +1,1 @@
+"""Packages that are published, and their last check."""
