@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: help setup run test tests-of test-rest programs test-oldest test-python test-all interop lint docs wheel bench campaign soak clean
+.PHONY: help setup run test tests-of test-rest programs test-oldest test-python test-all interop lint docs wheel release-check bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -146,6 +146,10 @@ wheel: .venv/made ## the packages for users, in dist: sdist, wheel, and for each
 		build/wheel/venv/bin/python -m pip install --quiet --disable-pip-version-check "$(PURE)[store]"; \
 		REPUT_CACHE_DIR=build/wheel/cache build/wheel/venv/bin/python -P lab/release/kernel_wheel.py $(PURE) dist; \
 	done
+
+release-check: setup ## make wheel, then install each package into an empty environment, and run the quick start there
+	@$(MAKE) --no-print-directory wheel
+	@$(BIN)/python -m lab.release.check $(PYTHONS)
 
 bench: setup ## measure each hot path, beside RocketMQ's own store and the machine's limits
 	@$(BIN)/python -m lab.bench.main

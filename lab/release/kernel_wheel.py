@@ -18,7 +18,7 @@ import sys
 import zipfile
 from pathlib import Path
 
-#: Of the oldest Linux for which PyArrow, of reput[store], has wheels.
+#: Of the oldest Linux for which PyArrow, of reput[tables], has wheels.
 PLATFORM = "manylinux_2_28_x86_64"
 
 
