@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import subprocess
@@ -20,6 +21,7 @@ from reput.kernels.machine.wheel_kernels import FILE, wheel_kernels
 WITHOUT_WHEEL = {"NUMBA_CPU_NAME": binding.get_host_cpu_name()}
 
 
+@functools.cache
 def whole_cache() -> Path:
     """The folder of these sources' kernels, with all of them."""
     if wheel_kernels().codes:
