@@ -1,8 +1,8 @@
 """Check of what is published, `make release-check`: each package of dist as a user installs it.
 
-Each goes into an empty environment, with the extras `broker` and `tables`; what it needs comes from the package index. The examples
-of the quick start run there, in an empty folder and without a cache of kernels: a wheel with kernels must compile none.
-All packages have the same metadata, and the version of the sources.
+Each goes into an empty environment, with the extras `broker` and `tables`; what it needs comes from the package index.
+The examples of the quick start run there, in an empty folder and without a cache of kernels: a wheel with kernels must
+compile none. All packages have the same metadata, and the version of the sources.
 
     python -m lab.release.check python3.11 python3.12       # a Python for each wheel with kernels
 """
