@@ -20,6 +20,7 @@ from reput.formats import (
     record,
     record_layout,
     replication,
+    rocksdb,
     timer_checkpoint,
     timer_log,
     timer_wheel,
@@ -94,6 +95,7 @@ def check_example(data, rows, fields):
         ("consume-queue.md", [consume_queue.FIELDS]),
         ("consume-queue-ext.md", [consume_queue_ext.FIELDS]),
         ("batch-consume-queue.md", [batch_consume_queue.FIELDS]),
+        ("rocksdb.md", [rocksdb.FIELDS]),
         ("index-file.md", [index_file.HEADER_FIELDS, index_file.ENTRY_FIELDS]),
         ("checkpoint.md", [checkpoint.FIELDS]),
         ("timer.md", [timer_wheel.FIELDS, timer_log.FIELDS, timer_checkpoint.FIELDS]),
@@ -140,6 +142,16 @@ def test_the_worked_record_is_encoded_from_its_values():
     assert f"= {len(data)} bytes" in text
     assert f"{int.from_bytes(blank[:4], 'big')} bytes are left" in text
     assert blank == record.encode_blank(329)
+
+
+def test_the_worked_key_and_value_are_encoded_from_their_values():
+    text = page("rocksdb.md")
+    key, value = examples(text)
+    assert rocksdb.encode_key(b"order-topic", 0, 0) == key
+    (rows,) = tables(text, EXAMPLE_TABLE)
+    values = check_example(value, rows, [(field.name, field.code) for field in rocksdb.FIELDS])
+    assert rocksdb.encode_value(*map(int, values)) == value
+    assert rocksdb.unit_of(value) == next(examples(page("consume-queue.md")))
 
 
 def test_the_worked_unit_is_that_of_the_worked_record():
