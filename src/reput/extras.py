@@ -23,6 +23,7 @@ _EXTRAS = {
     "prometheus_client": "broker",
     "pyiceberg": "lake",
     "pyspark": "spark",
+    "rocksdict": "rocksdb",
     "yaml": "broker",
 }
 
@@ -37,7 +38,7 @@ def require(package: str, what: str) -> None:
     Raises:
         ConfigError: It is not installed.
     """
-    if not _is_there(package):
+    if not is_installed(package):
         raise ConfigError(_line(package, what, _EXTRAS[package]))
 
 
@@ -58,18 +59,31 @@ def require_tables(what: str) -> None:
         ConfigError: One of them is not installed.
     """
     for package in _TABLES:
-        if not _is_there(package):
+        if not is_installed(package):
             raise ConfigError(_line(package, what, "tables"))
 
 
 def has_store() -> bool:
     """Whether all packages of the store are installed."""
-    return all(map(_is_there, _STORE))
+    return all(map(is_installed, _STORE))
+
+
+def is_installed(package: str) -> bool:
+    """Whether a package of an extra is installed."""
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # of the package that it is in
+        return False
+
+
+def how_to_install(package: str) -> str:
+    """Command that installs a package of an extra."""
+    return _command(_EXTRAS[package])
 
 
 def has_tables() -> bool:
     """Whether all packages of tables, and of the store, are installed."""
-    return all(map(_is_there, _TABLES))
+    return all(map(is_installed, _TABLES))
 
 
 def what_to_install(error: ModuleNotFoundError, what: str) -> str | None:
@@ -99,11 +113,8 @@ def saying_the_extra(module: str) -> Iterator[None]:
 
 
 def _line(package: str, what: str, extra: str) -> str:
-    return f"{what} needs {package}: pip install 'reput[{extra}]'"
+    return f"{what} needs {package}: {_command(extra)}"
 
 
-def _is_there(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ModuleNotFoundError:  # of the package that it is in
-        return False
+def _command(extra: str) -> str:
+    return f"pip install 'reput[{extra}]'"

@@ -361,6 +361,19 @@ class FileLayer(BatchedFiles):
         except OSError as error:
             raise write_failure(error, tempfile.gettempdir(), "make a temporary folder", 0) from error
 
+    def make_memory_file(self, path: str, data: ReadableBuffer) -> File:
+        """Make a file in memory that no folder has, with some bytes; errors about it name `path`."""
+        try:
+            file = File(path, os.memfd_create("reput", os.MFD_CLOEXEC))
+        except OSError as error:
+            raise write_failure(error, path, "make a file in memory", memoryview(data).nbytes) from error
+        try:
+            file.write(0, data)
+        except StoreError:
+            file.close()
+            raise
+        return file
+
     def make_executable(self, path: str) -> None:
         """Let every user who can read a file run it."""
         try:

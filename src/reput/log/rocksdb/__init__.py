@@ -1,0 +1,1 @@
+"""Databases of RocksDB in a store directory: where they are, and the units of the queues in them, read only."""
