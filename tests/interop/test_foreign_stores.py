@@ -10,6 +10,7 @@ import pytest
 
 import reput
 from reput.errors import StoreFormatError
+from reput.jobs.audit.job import audit
 from reput.jobs.rebuild.job import rebuild
 from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import FaultyFiles
@@ -17,7 +18,7 @@ from tests.support.invariants import contents
 from tests.support.rocketmq import workload
 from tests.support.rocketmq.apache import VERSIONS, Apache
 from tests.support.rocketmq.stores import SINCE_5, SMALL
-from tests.support.rocketmq.witness import check_agreement, open_apache, told_by_reput
+from tests.support.rocketmq.witness import check_agreement, open_apache
 from tests.support.sockets import free_ports
 
 pytestmark = pytest.mark.java
@@ -34,6 +35,25 @@ def write(apache: Apache, path: Path, options: dict[str, Any]) -> list[int]:
     return [result["commit_log_offset"] for result in results]
 
 
+def read_by_queues(path: Path) -> list[int]:
+    """Commit log offsets of the messages that reput pulls from the queues, in order."""
+    offsets = []
+    with reput.MessageStore.open(path, read_only=True) as store:
+        for topic, queue_id, offset, end in store.queues():
+            while offset < end:
+                pulled = store.get_message(topic, queue_id, offset)
+                offsets += [message.commit_log_offset for message in pulled.messages()]
+                offset = pulled.next_begin_offset
+    return sorted(offsets)
+
+
+def assert_clean(path: Path, units: int) -> None:
+    """All units are right, and nothing is called foreign."""
+    result = audit(path, runner=LocalRunner(threads=1))
+    assert [str(finding) for finding in result.findings] == []
+    assert result.units == units
+
+
 @pytest.mark.parametrize("apache", SINCE_5, indirect=True)
 def test_of_a_store_with_queues_in_a_rocksdb_the_log_is_read_and_queues_are_built_from_it(
     apache: Apache, tmp_path: Path
@@ -41,11 +61,10 @@ def test_of_a_store_with_queues_in_a_rocksdb_the_log_is_read_and_queues_are_buil
     path, built = tmp_path / "store", tmp_path / "built"
     offsets = write(apache, path, ROCKSDB)
     before = contents(path)
-    for read_only in (True, False):
-        with pytest.raises(
-            StoreFormatError, match=r"consumequeue: the consume queues are in a RocksDB .*reput rebuild"
-        ):
-            reput.MessageStore.open(path, read_only=read_only, **SMALL)
+    with pytest.raises(StoreFormatError, match=r"consumequeue: the consume queues are in a RocksDB .*reput rebuild"):
+        reput.MessageStore.open(path, **SMALL)
+    assert read_by_queues(path) == offsets
+    assert_clean(path, len(offsets))
     assert reput.read_log(path).read_all()["commit_log_offset"].to_pylist() == offsets
     geometry = {name: SMALL[name] for name in ("mapped_file_size_consume_queue", "max_hash_slot_num", "max_index_num")}
     rebuild(path, built, runner=LocalRunner(threads=1), **geometry)
@@ -66,13 +85,21 @@ def test_of_a_store_with_queues_in_a_rocksdb_the_log_is_read_and_queues_are_buil
 def test_of_a_store_with_queues_in_files_and_in_a_rocksdb_the_files_are_read(apache: Apache, tmp_path: Path) -> None:
     path = tmp_path / "store"
     offsets = write(apache, path, {"rocksdbCQDoubleWriteEnable": True})
-    with reput.MessageStore.open(path, read_only=True, **SMALL) as store:
-        queues = told_by_reput(store).queues.values()
-    assert sorted(message["commit_log_offset"] for queue in queues for message in queue.messages) == offsets
     before = contents(path)
-    with pytest.raises(StoreFormatError, match="consumequeue: the consume queues are in a RocksDB"):
+    assert read_by_queues(path) == offsets
+    assert_clean(path, len(offsets))
+    with pytest.raises(StoreFormatError, match="consumequeue: there are units in a RocksDB beside the queue files"):
         reput.MessageStore.open(path, **SMALL)
     assert contents(path) == before
+
+
+@pytest.mark.parametrize("apache", ["5.5.0"], indirect=True)
+def test_queues_in_a_folder_of_their_own_are_read(apache: Apache, tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    offsets = write(apache, path, ROCKSDB | {"useSeparateStorePathForRocksdbCQ": True})
+    assert (path / "consumequeue_rocksdb" / "CURRENT").exists()
+    assert read_by_queues(path) == offsets
+    assert_clean(path, len(offsets))
 
 
 @pytest.mark.parametrize("apache", VERSIONS, indirect=True)

@@ -38,6 +38,7 @@ from reput.formats.paths import (
 )
 from reput.log.foreign_parts import ForeignPart, dledger_part, foreign_parts, is_dledger_data
 from reput.log.object_storage import ObjectStorage, absolute, check_file_layer, check_is_no_url, check_on_disk
+from reput.log.rocksdb.databases import without_database_files
 
 _NAMES_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT, ABORT, LOCK, CONFIG)
 _FOLDERS_OF_A_STORE = (COMMIT_LOG, CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE, INDEX, CONFIG)
@@ -201,7 +202,8 @@ class StoreDirectory:
     def topic_folders(self) -> set[str]:
         """Topics that have a folder of queues; whether there is a queue in it is not looked at."""
         folders = [os.path.join(self.path, name) for name in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)]
-        return {name for path in folders if self.files.is_directory(path) for name in self.files.list_names(path)}
+        listed = [(path, self.files.list_names(path)) for path in folders if self.files.is_directory(path)]
+        return {name for path, names in listed for name in without_database_files(self.files, path, names)}
 
     def queues(self, topics: Iterable[str] | None = None) -> list[QueueFiles]:
         """The consume queues, sorted by topic and queue id; queue folders without files are left out.

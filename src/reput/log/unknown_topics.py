@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from reput.errors import CorruptMetadataError
 from reput.formats.metadata import Topics
 from reput.log.metadata import read_metadata
+from reput.log.rocksdb.databases import queue_databases
 
 if TYPE_CHECKING:
     from reput.log.directory import StoreDirectory
@@ -69,6 +70,8 @@ def unknown_topics(topics: Collection[str] | None, *directories: StoreDirectory)
 def _missing(topics: Collection[str], directories: Sequence[StoreDirectory]) -> tuple[set[str], list[str]]:
     """Topics with queues, and wanted ones that are none; one of `config/topics.json` is there before its messages."""
     known = set[str]().union(*(directory.topic_folders() for directory in directories))
+    if any(queue_databases(directory.files, directory.path) for directory in directories):  # not all are folders
+        return known, []
     missing = set(topics) - known
     for directory in directories if missing else ():
         with suppress(CorruptMetadataError):

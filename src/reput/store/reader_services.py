@@ -8,6 +8,7 @@ from typing import Self
 from reput.config.message_store import MessageStoreConfig
 from reput.files import FileLayer
 from reput.formats.metadata import Topics
+from reput.log.foreign_parts import warn_of_unread_parts
 from reput.log.metadata import read_metadata
 from reput.progress import Progress
 from reput.store.parts import Parts
@@ -51,7 +52,9 @@ class ReaderServices:
     @classmethod
     def open(cls, path: str, config: MessageStoreConfig, files: FileLayer, progress: Progress) -> Self:
         """Open a store read-only; errors as of `MessageStore.open`."""
-        return cls.of(path, config, files, open_for_reading(path, config, files, progress))
+        parts = open_for_reading(path, config, files, progress)
+        warn_of_unread_parts(files, path)
+        return cls.of(path, config, files, parts)
 
     @classmethod
     def of(cls, path: str, config: MessageStoreConfig, files: FileLayer, parts: Parts) -> Self:

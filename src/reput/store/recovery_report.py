@@ -41,6 +41,7 @@ class RecoveryReport(NamedTuple):
         verified_records: Number of records before `dispatched_from` whose units and index entries were found right.
         damage: Read-only: damage that ends the log or a queue early; what lies before it can be read.
         deleted_files: Log files that had expired, and were deleted first, as the disk was full (`retention`).
+        hides_queues: Read-only: whether the store has queues that are not read, and shows none for them.
     """
 
     was_killed: bool
@@ -50,3 +51,4 @@ class RecoveryReport(NamedTuple):
     verified_records: int = 0
     damage: CorruptRecordError | CorruptConsumeQueueError | None = None
     deleted_files: tuple[ExpiredFile, ...] = ()
+    hides_queues: bool = False

@@ -185,7 +185,9 @@ def _committed(path: str, files: FileLayer, findings: list[str]) -> list[tuple[s
 
 
 def _groups(path: str, parts: Parts, files: FileLayer, query: QueryMessage, findings: list[str]) -> list[GroupInfo]:
-    """Lag of each group of `consumerOffset.json` and `lmqConsumerOffset.json` after the queues."""
+    """Lag of each group of `consumerOffset.json` and `lmqConsumerOffset.json` after the queues, if these are read."""
+    if parts.report.hides_queues:
+        return []
     latest = parts.log.last_store_timestamp
     by_topic: dict[str, list[Queue]] = {}
     for queue in parts.queues.queues():
@@ -214,6 +216,8 @@ def _lag_ms(query: QueryMessage, queue: Queue, offset: int, latest: int) -> int 
 def _schedule_offsets(path: str, parts: Parts, files: FileLayer, findings: list[str]) -> dict[int, str]:
     """Next offset and max offset of each delay level's queue (`ScheduleMessageService.buildRunningStats`)."""
     table = _read_or_tell(path, DelayOffsets, files, findings).offset_table
+    if parts.report.hides_queues:
+        return {}
     queues = {level: parts.queues.find(SCHEDULE_TOPIC, level - 1) for level in sorted(table)}
     return {level: f"{table[level]},{queue.max_offset if queue else 0}" for level, queue in queues.items()}
 

@@ -110,6 +110,12 @@ class OtherStore:
     """
 
     def __init__(self, reader: ReaderServices, topic: str) -> None:
+        parts = reader.parts
+        if parts.report.hides_queues or parts.queues.lacks_files_of(topic):
+            raise StoreFormatError(
+                f"{reader.path}: a tail follows queue files, and queues of this store are in a RocksDB, whose newest "
+                "units RocketMQ has in memory alone; let a consumer ask the broker, or read the log with read_log"
+            )
         self._reader = reader
         self._topic = topic
         folder = reader.config.store_path_commit_log

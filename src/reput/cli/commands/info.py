@@ -43,12 +43,13 @@ def info(store: Store, *, commit_log_path: CommitLogPath = None, settings: Index
       reput info /tmp/store --json
     """
     from reput.log.directory import StoreDirectory
+    from reput.log.foreign_parts import without_warnings
     from reput.log.metadata import read_epochs
 
     directory = StoreDirectory(store, commit_log_path=commit_log_path)
     answer = _directory_facts(directory)
     try:
-        if not any(part.hides_queues for part in directory.foreign_parts()) or directory.queues():
+        with without_warnings():
             answer |= _store_facts(store, reading_config(commit_log_path, numbers=index_numbers(settings)))
     except CorruptStoreError as damage:  # a damaged index file, with which the store does not open
         answer["findings"] = [str(damage)]

@@ -31,6 +31,8 @@ def no_message(
     """Text about a pull without messages."""
     from reput.store.results import GetMessageStatus
 
+    if opened.recovery.hides_queues:
+        return f"the queues of this store are not read; `reput dump {opened.path} --topic {topic}` reads the log"
     hint = unknown_queue(topic, queue_id, opened.queues())
     log = _log_range(opened)
     if hint is not None:
@@ -51,7 +53,8 @@ def no_message(
 
 def no_key(opened: MessageStore, topic: str, keys: Sequence[str]) -> str:
     """Text about keys that no message of a topic has."""
-    hint = unknown_topic(topic, (queue.topic for queue in opened.queues()))
+    is_told = not opened.recovery.hides_queues
+    hint = unknown_topic(topic, (queue.topic for queue in opened.queues())) if is_told else None
     if hint is not None:
         return hint
     files = opened.runtime_info().index_files

@@ -5,20 +5,20 @@ A task returns ranges of slots. The merge knows the slots of all tasks, and so t
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from reput.files import DISK
-from reput.formats.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
+from reput.files import DISK, FileLayer
+from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.consume_queue_ext import MAX_ADDRESS
 from reput.formats.multi_dispatch import takes_part
-from reput.formats.paths import offset_to_file_name, topic_folder_name
+from reput.formats.paths import topic_folder_name
 from reput.formats.record_layout import SysFlag
 from reput.jobs.audit.consume_queue_ext import ExtFiles
+from reput.jobs.audit.unit_reader import UnitReader, is_used
 from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.queues.unit_types import UNIT_TYPE
 from reput.kernels.records.columns import RecordColumns
@@ -63,6 +63,9 @@ class UnitTarget:
         batch_topics: topics whose records have no units in these queues.
         multi_dispatch: whether records have units in further queues that they name.
         ext_folder, ext_file_size: of extensions; size 0 if there are none.
+        files: file layer that reads them.
+        may_lack: whether a unit that is not there is no difference, since it may be elsewhere.
+        instead: queues that have the units which these lack.
     """
 
     folder: str
@@ -71,6 +74,9 @@ class UnitTarget:
     multi_dispatch: bool
     ext_folder: str
     ext_file_size: int
+    files: FileLayer = DISK
+    may_lack: bool = False
+    instead: UnitTarget | None = None
 
 
 @dataclass(slots=True)
@@ -103,7 +109,7 @@ class UnitCheck:
         self._names: list[tuple[str, int]] = []
         self._rows = _Rows()
         self._parts: list[tuple[Int64s, ...]] = []
-        self._exists: dict[str, bool] = {}
+        self._units = [UnitReader(one.folder, one.file_size, one.files) for one in (target, target.instead) if one]
         self.found_any = False
         self._ext = ExtFiles(target.ext_folder, target.ext_file_size) if target.ext_file_size else None
 
@@ -178,7 +184,10 @@ class UnitCheck:
                 tags_codes[leads] = others[leads]
             right &= (tags_codes == expected["tags_code"]) | (tags_codes == others)
             states[~right] = DIFFERENT
-            taken = ~((states == DIFFERENT) & np.concatenate(rows.optional)[order])
+            optional = np.concatenate(rows.optional)[order]
+            if self._target.may_lack:
+                optional |= ~is_used(found)
+            taken = ~((states == DIFFERENT) & optional)
             if not taken.all():
                 queues, slots, offsets, sizes, states = (
                     column[taken] for column in (queues, slots, offsets, sizes, states)
@@ -186,31 +195,13 @@ class UnitCheck:
         self._parts.append(_ranges(queues, slots, offsets, sizes, states))
 
     def _read(self, queues: Int64s, slots: Int64s) -> npt.NDArray[np.void]:
-        """Read the units at the slots; zeros if there is no file."""
-        units_of_a_file = max(self._target.file_size // UNIT_SIZE, 1)
-        goes_on = (queues[1:] == queues[:-1]) & (slots[1:] == slots[:-1] + 1) & (slots[1:] % units_of_a_file != 0)
-        starts = np.flatnonzero(np.append(True, ~goes_on))
-        counts = np.diff(np.append(starts, queues.size))
-        paths = [
-            self._path(queue, slot - slot % units_of_a_file)
-            for queue, slot in zip(queues[starts].tolist(), slots[starts].tolist(), strict=True)
-        ]
-        exists = np.array([path is not None for path in paths])
-        positions = (slots[starts] % units_of_a_file) * UNIT_SIZE
-        data = DISK.read_runs([path for path in paths if path], positions[exists], counts[exists] * UNIT_SIZE)
-        if exists.all():
-            return data.view(UNIT_TYPE)
-        found = np.zeros(queues.size, UNIT_TYPE)
-        found[np.repeat(exists, counts)] = data.view(UNIT_TYPE)
+        """Units at the slots: the first ones that are there."""
+        found = self._units[0].read(self._names, queues, slots)
+        for others in self._units[1:]:
+            lacks = ~is_used(found)
+            if lacks.any():
+                found[lacks] = others.read(self._names, queues[lacks], slots[lacks])
         return found
-
-    def _path(self, queue: int, first_slot: int) -> str | None:
-        topic, queue_id = self._names[queue]
-        name = offset_to_file_name(first_slot * UNIT_SIZE)
-        path = os.path.join(self._target.folder, topic, str(queue_id), name)
-        if path not in self._exists:
-            self._exists[path] = self._target.file_size > 0 and DISK.exists(path)
-        return path if self._exists[path] else None
 
 
 def _hashed_tags(columns: RecordColumns) -> Int64s | None:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 
 from reput.errors import CorruptMetadataError
-from reput.files import DISK, Entry
+from reput.files import DISK, Entry, FileLayer
 from reput.formats.access import ACCESS_FILE, decode_access
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.checkpoint import CHECKPOINT_SIZE, Checkpoint, decode_checkpoint
@@ -36,6 +36,9 @@ from reput.jobs.findings import Finding
 from reput.log.directory import MOST_FILE_BYTES, TOO_LONG, LogFile, StoreDirectory, usual_size
 from reput.log.metadata import BACKUP_SUFFIX, decode_file, read_shutdown
 from reput.log.queue_types import QueueTypes, is_batch_cq
+from reput.log.rocksdb.databases import without_database_files
+from reput.log.rocksdb.queue_database import DatabaseQueue
+from reput.log.rocksdb.queue_files import DatabaseFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,27 @@ class ListedQueue:
 
 @dataclass(frozen=True, slots=True)
 class ListedQueues:
-    """All queues of one kind. `file_size` is the size of each file in bytes, 0 without files."""
+    """All queues of one kind.
+
+    Attributes:
+        path: folder of the files.
+        file_size: size of each file in bytes, 0 without files.
+        in_databases: where databases have the units, and there are no files; empty for files.
+    """
 
     path: str
     file_size: int
     queues: tuple[ListedQueue, ...]
+    in_databases: tuple[DatabaseQueue, ...] = ()
+
+    @property
+    def databases(self) -> str:
+        """Folders of the databases, with commas between; empty for files."""
+        return ", ".join(sorted({queue.database for queue in self.in_databases}))
+
+    def file_layer(self) -> FileLayer:
+        """File layer that reads the files; for databases a new one."""
+        return DatabaseFiles(self.path, self.file_size, self.in_databases) if self.in_databases else DISK
 
     def file_path(self, topic: str, queue_id: int, start: int) -> str:
         """Path of the file of a queue that begins at the position `start` of the queue."""
@@ -139,7 +158,8 @@ def list_store(directory: StoreDirectory) -> StoreListing:
     types = _queue_types(directory.path, queues, batch_queues, findings)
     findings += _config_findings(os.path.join(directory.path, CONFIG))
     findings += topic_findings(directory.path)
-    findings += [Finding("foreign-part", foreign.path, foreign.text) for foreign in directory.foreign_parts()]
+    unread = [foreign for foreign in directory.foreign_parts() if not foreign.is_read]
+    findings += [Finding("foreign-part", foreign.path, foreign.text) for foreign in unread]
     checkpoint_path = os.path.join(directory.path, CHECKPOINT)
     checkpoint = _checkpoint(checkpoint_path, bool(log_files), findings)
     had_log = queues.queues or batch_queues.queues or (checkpoint is not None and checkpoint.physic_msg_timestamp > 0)
@@ -187,9 +207,10 @@ def _no_file(entry: Entry) -> str:
 
 def list_queues(folder: str, unit_size: int, findings: list[Finding]) -> ListedQueues:
     """List the queues in a folder. Wrong names and sizes go to `findings`."""
-    for entry in DISK.list_directory(folder) if DISK.is_directory(folder) else ():
-        if not entry.is_directory:
-            findings.append(Finding("foreign-file", os.path.join(folder, entry.name), "a file among folders of topics"))
+    entries = DISK.list_directory(folder) if DISK.is_directory(folder) else []
+    beside = [entry.name for entry in entries if not entry.is_directory]
+    for name in without_database_files(DISK, folder, beside):
+        findings.append(Finding("foreign-file", os.path.join(folder, name), "a file among folders of topics"))
     sets = {
         (topic, int(queue_id)): _numbered(path)
         for topic, topic_path in _folders(folder)

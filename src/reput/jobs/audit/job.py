@@ -66,6 +66,8 @@ from reput.progress import Progress
 
 SPLIT_BYTES = 64 << 20
 _QUEUES_OF_A_TASK = 64
+#: Consume queues and batch consume queues, which come before those in databases.
+_KINDS_OF_FILES = 2
 _EXPIRED = ("unit-expired", "index-entry-expired")
 _BEHIND_END = ("unit-behind-end", "index-entry-behind-end")
 
@@ -213,11 +215,13 @@ class _Audit:
         merged = self._merge_units(plan, log, batches, outcomes)
         compared_index = self._merge_keys(plan, keys, outcomes)
         compared = [queue for of_kind in merged for queue in of_kind.compared]
-        self._findings.add(offset_findings(self._directory.path, plan.consumer_offsets, compared))
+        told = merged[:_KINDS_OF_FILES] if plan.has_queues else merged  # no message counts twice
+        queues = [queue for of_kind in told for queue in of_kind.compared]
+        self._findings.add(offset_findings(self._directory.path, plan.consumer_offsets, queues))
+        if plan.has_queues or plan.database is not None:
+            self._findings.add(unused_offset_findings(self._directory.path, plan.consumer_offsets, log.begin, queues))
         if plan.has_queues:
-            unused = unused_offset_findings(self._directory.path, plan.consumer_offsets, log.begin, compared)
-            self._findings.add(unused)
-            self._findings.add(lost_offset_findings(self._directory.path, log.begin, listing.batch_topics, compared))
+            self._findings.add(lost_offset_findings(self._directory.path, log.begin, listing.batch_topics, queues))
         self._look_at_unmatched(log, plan, compared, compared_index, max(of_kind.reached for of_kind in merged))
         findings = tuple(sorted_findings(self._findings.kept))
         kept = Counter(finding.code for finding in findings)
@@ -234,9 +238,9 @@ class _Audit:
             log_bytes=sum(outcome.log_bytes for outcome in outcomes),
             log_end=log.end,
             newest_ms=_newest_ms(outcomes),
-            units=sum(of_kind.units for of_kind in merged),
+            units=sum(of_kind.units for of_kind in told),
             expired_units=self._expired_units,
-            queues=len(compared),
+            queues=len(queues),
             index_entries=sum(file.header.entry_count for file in index),
             index_files=len(index),
             seconds=finished - started,
@@ -248,7 +252,7 @@ class _Audit:
     def _check_index(self, plan: AuditPlan) -> KeyTarget | None:
         """Check each index file by itself. None: keys are not compared, by option or for lack of the geometry."""
         config, listing = self._config, plan.listing
-        if not config.message_index_enable:
+        if not config.message_index_enable or plan.hides_index:
             return None
         if not listing.index_files:
             return KeyTarget((), config.max_hash_slot_num, may_follow=False)
@@ -284,9 +288,8 @@ class _Audit:
         target, groups = plan.target(keys, batches, self._config.delay_levels_ms), plan.groups(self._split_bytes)
         outcomes = self._run(target, groups)
         undeclared = frozenset[str]().union(*(outcome.undeclared for outcome in outcomes))
-        if undeclared and target.units is not None:  # topics of inner batches have batch queues
-            topics = target.batch_topics | undeclared
-            target = replace(target, batch_topics=topics, units=replace(target.units, batch_topics=topics))
+        if undeclared and target.has_queues:  # topics of inner batches have batch queues
+            target = target.with_batch_topics(target.batch_topics | undeclared)
             outcomes = self._run(target, groups, "read the log once more")
         if plan.was_killed:
             if plan.may_get_extensions and (later := self._list_extensions(plan)) is not plan:
@@ -312,7 +315,7 @@ class _Audit:
         again = [
             number
             for number, outcome in enumerate(outcomes)
-            if any(lacks_units(ranges, last) for ranges in (outcome.units, outcome.batches) if ranges is not None)
+            if any(lacks_units(ranges, last) for ranges in outcome.of_queues)
         ]
         splits = [proven_split(outcomes[number].read) for number in again]
         redone = self._runner.run(
@@ -368,10 +371,15 @@ class _Audit:
             has_units = any(outcome.found_units for outcome in outcomes) or any(queue.runs for queue in batches)
             if last >= 0 or not has_units:
                 undispatched = max(last, log.begin)
-        merged = []
-        for folder, is_batch, results in ((listing.queues, False, of_units), (listing.batch_queues, True, of_batches)):
-            merged.append(merge_units(folder, is_batch, results, undispatched))
-            self._findings.merge(merged[-1].findings)
+        merged = [
+            merge_units(listing.queues, False, of_units, undispatched),
+            merge_units(listing.batch_queues, True, of_batches, undispatched),
+        ]
+        if plan.database is not None:
+            of_database = [outcome.database_units for outcome in outcomes if outcome.database_units is not None]
+            merged.append(merge_units(plan.database, False, of_database, undispatched))
+        for of_kind in merged:
+            self._findings.merge(of_kind.findings)
         return merged
 
     def _merge_keys(

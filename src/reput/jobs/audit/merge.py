@@ -46,7 +46,7 @@ def merge_units(
         results: of all tasks, in log order.
         undispatched: records from this commit log offset on need no unit yet; None: all records need one.
     """
-    merged = MergedUnits()
+    merged, layer, databases = MergedUnits(), folder.file_layer(), folder.databases
     listed = {(queue.topic, queue.queue_id): queue.starts for queue in folder.queues}
     first_waiting, waiting = -1, 0
     for key, ranges in _by_queue(results).items():
@@ -66,13 +66,18 @@ def merge_units(
             folder.path, *key, is_batch, folder.file_size, listed.pop(key, ()), RangeTable(verified),
             (int(verified[0, 0]), int(verified[-1, 1])) if len(verified) else (0, 0),
             ext_different=RangeTable(np.stack(adjacent(wrong_ext[:, _FIRST], wrong_ext[:, _COUNT])[1:], axis=1)),
+            files=layer, database=databases,
         )  # fmt: skip
         merged.compared.append(_with_different(queue, ranges[different], merged.findings))
     for (topic, queue_id), starts in listed.items():  # queues whose records retention has deleted, or that had none
-        merged.compared.append(ComparedQueue(folder.path, topic, queue_id, is_batch, folder.file_size, starts))
+        queue = ComparedQueue(
+            folder.path, topic, queue_id, is_batch, folder.file_size, starts, files=layer, database=databases
+        )  # fmt: skip
+        merged.compared.append(queue)
     if waiting:
         text = f"{counted(waiting, 'unit')}, of records from commit log offset {first_waiting} on"
-        finding = Finding("not-dispatched", folder.path, text, commit_log_offset=first_waiting, count=waiting)
+        path = databases or folder.path
+        finding = Finding("not-dispatched", path, text, commit_log_offset=first_waiting, count=waiting)
         merged.findings.add([finding])
     return merged
 

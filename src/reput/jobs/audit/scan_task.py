@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import attrgetter
 
 import numpy as np
@@ -29,14 +29,30 @@ from reput.log.splits import Split, SplitResult
 
 @dataclass(frozen=True, slots=True)
 class AuditTarget:
-    """Files that records are compared with. `units` or `keys` is None if queues or index are left out."""
+    """Files that records are compared with. `units` or `keys` is None if queues or index are left out.
+
+    `database_units`: None without a database that is read.
+    """
 
     units: UnitTarget | None
+    database_units: UnitTarget | None
     batches: tuple[BatchQueueRuns, ...]
     batch_topics: frozenset[str]
     simple_topics: frozenset[str]
     keys: KeyTarget | None
     delays_ms: tuple[int, ...]
+
+    @property
+    def has_queues(self) -> bool:
+        """Whether any units are compared."""
+        return self.units is not None or self.database_units is not None
+
+    def with_batch_topics(self, topics: frozenset[str]) -> AuditTarget:
+        """Target whose records of some topics have units in batch queues."""
+        units, database_units = (
+            None if one is None else replace(one, batch_topics=topics) for one in (self.units, self.database_units)
+        )
+        return replace(self, batch_topics=topics, units=units, database_units=database_units)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +85,20 @@ class SplitAudit:
     batches: SlotRanges
     keys: KeyAudit | None
     times: StoreTimes
+    database_units: SlotRanges | None = None
     fault: CorruptRecordError | None = None
+
+    @property
+    def of_queues(self) -> list[SlotRanges]:
+        """Ranges of all queues that were compared."""
+        kinds = (self.units, self.batches, self.database_units)
+        return [ranges for ranges in kinds if ranges is not None]
 
 
 def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
     """Scan a split, check all CRCs, and compare queues and index with its records."""
     units = None if target.units is None else UnitCheck(target.units)
+    database_units = None if target.database_units is None else UnitCheck(target.database_units)
     batches = BatchCheck(target.batches, target.batch_topics)
     keys = None if target.keys is None else KeyCheck(target.keys)
     types = QueueTypes(set(target.batch_topics), target.simple_topics)
@@ -102,15 +126,17 @@ def audit_split(target: AuditTarget, split: Split) -> SplitAudit:
             units.put(columns)
             rows = batches.put(columns)
             misnumbered = misnumbered.followed_by([_misnumbered(split.file.path, columns, row) for row in rows])
+        if database_units is not None:
+            database_units.put(columns)
         if keys is not None:
             keys.put(columns)
-    ranges = None if units is None else units.close()
-    found_units = units is not None and units.found_any
+    ranges, database_ranges = (None if one is None else one.close() for one in (units, database_units))
+    found_units = any(one is not None and one.found_any for one in (units, database_units))
     return SplitAudit(
         scan.result, messages, log_bytes, newest_ms, damages.followed_by(scan.passed),
         np.concatenate([*lost, _ranges(scan.passed)]), misnumbered, compressions, joined(crcs), found_units,
         frozenset(undeclared), ranges, batches.close(), None if keys is None else keys.close(),
-        times,
+        times, database_ranges,
     )  # fmt: skip
 
 
@@ -133,7 +159,7 @@ def _misnumbered(path: str, columns: RecordColumns, row: int) -> Damage:
 
 def dispatched_end(outcomes: Sequence[SplitAudit]) -> int:
     """End offset of the last record whose unit is right; -1 if no unit is right."""
-    results = [ranges for outcome in outcomes for ranges in (outcome.units, outcome.batches) if ranges is not None]
+    results = [ranges for outcome in outcomes for ranges in outcome.of_queues]
     return max((int(ranges.ends[ranges.states == VERIFIED].max(initial=-1)) for ranges in results), default=-1)
 
 

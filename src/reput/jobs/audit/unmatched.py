@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.counts import counted
-from reput.files import DISK, File
+from reput.files import DISK, File, FileLayer
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE, BatchUnit, decode_batch_unit
-from reput.formats.consume_queue import FILLER, UNIT_SIZE, decode_unit
+from reput.formats.consume_queue import UNIT_SIZE, decode_unit
 from reput.formats.consume_queue_ext import decode_address
 from reput.formats.index_file import ENTRY_SIZE, entry_position
 from reput.formats.java import INT64_MAX
@@ -25,6 +25,7 @@ from reput.jobs.audit.ascending_runs import Int64s
 from reput.jobs.audit.files import ListedQueues
 from reput.jobs.audit.lost_ranges import NO_WITNESSES, LogBounds, Range, Unmatched
 from reput.jobs.audit.range_tables import NO_RANGES, RangeTable, free_blocks, is_inside
+from reput.jobs.audit.unit_reader import is_used
 from reput.jobs.findings import Finding, Findings
 from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE, INDEX_ENTRY_TYPE, UNIT_TYPE
 
@@ -44,6 +45,8 @@ class ComparedQueue:
             whose unit is not right.
         ext_different: (first slot, count) of units that are right except for their ext units.
         repeated: (slot, commit log offset, end offset) of single records whose slot belongs to an earlier record.
+        files: file layer that reads the files.
+        database: folder of the database that has the units, and no files; empty for files.
     """
 
     folder: str
@@ -57,6 +60,8 @@ class ComparedQueue:
     different: RangeTable = field(default_factory=lambda: RangeTable(np.empty((0, 4), np.int64)))
     ext_different: RangeTable = field(default_factory=lambda: RangeTable(NO_RANGES))
     repeated: RangeTable = field(default_factory=lambda: RangeTable(np.empty((0, 3), np.int64)))
+    files: FileLayer = DISK
+    database: str = ""
 
     def path(self, slot: int) -> str:
         """Path of the file that holds a slot."""
@@ -75,10 +80,10 @@ class ComparedQueue:
 
     def finding(self, code: str, slot: int, count: int, text: str, offset: int | None = None) -> Finding:
         """Make a finding of `count` units from a slot on."""
+        path, position = (self.database, None) if self.database else (self.path(slot), self.position(slot))
         return Finding(
-            code, self.path(slot), text, self.position(slot), offset, self.topic, self.queue_id,
-            None if self.is_batch else slot, count,
-        )  # fmt: skip
+            code, path, text, position, offset, self.topic, self.queue_id, None if self.is_batch else slot, count
+        )
 
 
 def look_at_queues(log: LogBounds, extensions: ListedQueues, queues: Sequence[ComparedQueue]) -> Unmatched:
@@ -105,7 +110,7 @@ def _look_at_queue(
     totals: dict[str, tuple[int, int]] = {}
     for start in queue.starts:
         begin = start // queue.unit_size
-        with DISK.open(queue.path(begin)) as file:
+        with queue.files.open(queue.path(begin)) as file:
             for slots, units in _used_units(queue, file, begin, begin + units_of_a_file):
                 some = misnumbered.find(slots, units, findings)
                 slots, units = slots[~some], units[~some]
@@ -261,8 +266,8 @@ def _add_of_file(queue: ComparedQueue, different: Int64s, begin: int, end: int, 
     firsts, stops = np.maximum(different[:, 0], begin), np.minimum(different[:, 0] + different[:, 1], end)
     base = int(firsts[0])
     units = np.zeros(int(stops.max()) - base, UNIT_TYPE)
-    if DISK.exists(queue.path(base)):
-        with DISK.open(queue.path(base)) as file:
+    if queue.files.exists(queue.path(base)):
+        with queue.files.open(queue.path(base)) as file:
             file.read_into(queue.position(base), units.view(np.uint8).data)
     numbers = np.repeat(np.arange(len(firsts)), stops - firsts)
     slots = np.arange(numbers.size) + np.repeat(firsts - np.append(0, np.cumsum(stops - firsts)[:-1]), stops - firsts)
@@ -301,18 +306,6 @@ def _used_units(queue: ComparedQueue, file: File, begin: int, end: int) -> Itera
         used = np.flatnonzero(is_used(units) & block.is_free[: units.size])
         if used.size:
             yield block.begin + used, units[used]
-
-
-def is_used(units: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """bool[n], whether a unit of a queue or batch queue is of a message: it is neither empty nor a filler."""
-    used: npt.NDArray[np.bool_] = units["size"] > 0
-    if units.dtype == BATCH_UNIT_TYPE:
-        used &= units["message_count"] > 0
-        return used
-    filler = np.ones(units.size, np.bool_)
-    for name, value in FILLER._asdict().items():
-        filler &= units[name] == value
-    return used & ~filler
 
 
 def _judged(

@@ -15,7 +15,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from reput.errors import ConfigError
+from reput.errors import ConfigError, StoreFormatError
+from reput.files import DISK
 from reput.jobs.arguments import check_arguments
 from reput.jobs.diff.fields import DifferingFields
 from reput.jobs.diff.match import DIFFERENT, EXTRA, MISSING, SCHEMA, Match, match_rows
@@ -39,6 +40,7 @@ from reput.jobs.resuming import ResumingRunner
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
 from reput.kernels.records.content_hash import IGNORABLE, ignored_mask
+from reput.log.all_queues import all_queues
 from reput.log.damages import Damages, joined
 from reput.log.directory import LogFile, StoreDirectory
 from reput.progress import Progress
@@ -263,8 +265,12 @@ class _Diff:
 
 
 def _list_queues(directory: StoreDirectory) -> tuple[QueueItem, ...]:
-    simple, batch = directory.queues(), directory.batch_queues()
-    return *(QueueItem(queue, False) for queue in simple), *(QueueItem(queue, True) for queue in batch)
+    """The queues of a store; raises StoreFormatError if some of them are not read."""
+    for part in directory.foreign_parts():
+        if part.hides_queues:
+            raise StoreFormatError(str(part))
+    (simple, files), batch = all_queues(directory), directory.batch_queues()
+    return *(QueueItem(queue, False, files) for queue in simple), *(QueueItem(queue, True, DISK) for queue in batch)
 
 
 def _has_any(buckets: Buckets | None, wanted: BucketSet) -> bool:

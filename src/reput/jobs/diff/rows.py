@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from reput.errors import CorruptRecordError
-from reput.files import DISK
+from reput.files import FileLayer
 from reput.formats.consume_queue import FILLER, UNIT_SIZE, Unit
 from reput.formats.paths import file_name_to_offset
 from reput.formats.record_layout import SysFlag
@@ -115,6 +115,7 @@ class QueueItem(NamedTuple):
 
     files: QueueFiles
     is_batch: bool
+    layer: FileLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ def _unit_rows(queue: QueueItem) -> Iterator[Rows]:
     for path in queue.files.paths:
         start = file_name_to_offset(os.path.basename(path))
         assert start is not None, "StoreDirectory lists no other files"
-        data = DISK.read_bytes(path)
+        data = queue.layer.read_bytes(path)
         units = np.frombuffer(data, kind, len(data) // kind.itemsize)
         used = np.flatnonzero(
             (units["size"] > 0) & (units["message_count"] > 0 if queue.is_batch else units["size"] != FILLER.size)

@@ -138,7 +138,7 @@ def locked(store: str) -> Iterator[None]:
 def check_folders(directory: StoreDirectory) -> None:
     """Raise StoreFormatError if a store's queues and index cannot be swapped."""
     for foreign in directory.foreign_parts():
-        if foreign.hides_queues:
+        if foreign.has_queues:
             raise StoreFormatError(
                 f"{foreign}; a rebuild in place would take it away: use `reput rebuild --output DIR`"
             )

@@ -15,7 +15,7 @@ from reput.formats.record_layout import MIN_RECORD_SIZE
 from reput.jobs.audit.ascending_runs import Int64s
 from reput.jobs.audit.files import ListedQueue, ListedQueues, StoreListing
 from reput.jobs.audit.lost_ranges import follow
-from reput.jobs.audit.unmatched import is_used
+from reput.jobs.audit.unit_reader import is_used
 from reput.kernels.queues.unit_types import BATCH_UNIT_TYPE, UNIT_TYPE
 
 

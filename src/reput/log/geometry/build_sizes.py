@@ -7,12 +7,14 @@ if two sizes are equally likely the user must give one.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from reput.config.message_store import MessageStoreConfig
-from reput.errors import CorruptMetadataError
+from reput.errors import CorruptConsumeQueueError, CorruptMetadataError
 from reput.formats.multi_dispatch import LMQ_PREFIX
+from reput.log.all_queues import database_queues
 from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import read_config
 from reput.log.geometry.file_sizes import BATCH, SIMPLE, OddSize, find_file_sizes, queue_files
@@ -39,7 +41,11 @@ def find_sizes(
     config = MessageStoreConfig.from_mapping(given, _written_config(directory, findings))
     sizes = find_file_sizes(directory, config, OddSize.REPORT, index=index, given=given.keys())
     found = sizes.values
-    if any(queue.topic.startswith(LMQ_PREFIX) for queue in queue_files(directory, SIMPLE)):
+    topics = {queue.topic for queue in queue_files(directory, SIMPLE)}
+    with suppress(CorruptConsumeQueueError):
+        in_databases = database_queues(directory)
+        topics |= {queue.topic for queue in in_databases.queues} if in_databases is not None else set()
+    if any(topic.startswith(LMQ_PREFIX) for topic in topics):
         found["enable_lmq"] = True
     config = replace(config, **{key: value for key, value in found.items() if key not in given})
     return config, findings + sizes.findings

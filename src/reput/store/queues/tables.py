@@ -13,6 +13,7 @@ from reput.formats.metadata import TopicConfig
 from reput.kernels.records.columns import RecordColumns
 from reput.log.directory import QueueFiles
 from reput.log.queue_types import BATCH_CQ, QUEUE_TYPE, QueueTypes, is_batch_cq
+from reput.log.rocksdb.queue_files import DatabaseFiles
 from reput.store.log.queue_offsets import QueueOffsets
 from reput.store.queues.batch_consume_queue import BatchConsumeQueue
 from reput.store.queues.batch_consume_queue_store import BatchConsumeQueueStore, BatchEnd
@@ -53,6 +54,7 @@ class QueueTables:
         bit_maps: BitMaps | None = None,
     ) -> None:
         self.types = types
+        self._files = files
         self.simple = ConsumeQueueStore(
             files, path, file_size, config, writable=writable, bit_maps=bit_maps, batch_topics=types.batch
         )
@@ -113,6 +115,10 @@ class QueueTables:
     def find(self, topic: str, queue_id: int) -> Queue | None:
         """The queue; None if no message was ever dispatched to it."""
         return self.simple.find(topic, queue_id) or self.batch.find(topic, queue_id)
+
+    def lacks_files_of(self, topic: str) -> bool:
+        """Whether units of a topic are in a database, and not in files, by which they could be followed."""
+        return isinstance(self._files, DatabaseFiles) and self._files.lacks_files_of(topic)
 
     def begin_at(self, topic: str, queue_id: int, offset: int) -> None:
         """See `ConsumeQueueStore.begin_at`; a missing queue is made as the topic's type says."""
@@ -208,6 +214,8 @@ class QueueTables:
         return deleted | self.batch.delete_expired(min_commit_log_offset, pause)
 
     def close(self) -> None:
-        """Close all files."""
+        """Close all files, and a database that has queues."""
         self.simple.close()
         self.batch.close()
+        if isinstance(self._files, DatabaseFiles):
+            self._files.close()

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import StoreFormatError
-from reput.files import FileLayer
+from reput.files import DISK, FileLayer
 from reput.formats.checkpoint import Checkpoint
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import COMMIT_LOG, CONSUME_QUEUE, INDEX
 from reput.formats.shutdown import Shutdown
+from reput.log.all_queues import all_queues
 from reput.log.directory import IndexFilePath, LogFile, QueueFiles, StoreDirectory, named_folders
 from reput.log.dispatch_marks import DispatchMark
 from reput.log.failed_sync import failed_sync_path
@@ -42,7 +43,9 @@ class DirectoryListing:
     checkpoint: Checkpoint = NO_TIMES
     has_checkpoint: bool = False
     was_killed: bool = False
-    #: Whether the store has queues in a form that reput does not read.
+    #: File layer that reads the queues, some of which may lie in a database.
+    queue_layer: FileLayer = DISK
+    #: Whether the store has queues in a form that is not read.
     has_hidden_queues: bool = False
     #: What the last clean exit left; after a kill it still says which queues there were.
     shutdown: Shutdown | None = None
@@ -74,20 +77,23 @@ def list_directory(
     elsewhere = configured_folders(config)
     is_there = len(elsewhere) > 1 or (elsewhere and files.exists(elsewhere[0]))
     directory = StoreDirectory(path, commit_log_path=",".join(elsewhere) if is_there else None, files=files)
+    parts = directory.foreign_parts()
+    for part in parts:
+        if part.hides_log or (part.has_queues and writable):
+            raise StoreFormatError(str(part))
     checkpoint = directory.checkpoint()
+    queues, queue_layer = (directory.queues(), files) if writable else all_queues(directory)
     listing = DirectoryListing(
         [] if elsewhere and not is_there else directory.log_files(),
-        directory.queues(),
+        queues,
         directory.batch_queues(),
         directory.index_files(),
         checkpoint or NO_TIMES,
         checkpoint is not None,
         directory.was_killed,
+        queue_layer,
+        any(part.hides_queues for part in parts),
     )
-    for part in directory.foreign_parts():
-        if part.hides_log or (part.hides_queues and (writable or not listing.queues)):
-            raise StoreFormatError(str(part))
-        listing.has_hidden_queues = listing.has_hidden_queues or part.hides_queues
     if (listing.queues or listing.batch_queues) and not listing.log_files:
         looked_in = ", ".join(elsewhere or directory.commit_log_folders)
         raise StoreFormatError(

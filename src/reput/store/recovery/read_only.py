@@ -111,7 +111,8 @@ def _look_once(
     undo.callback(log.close)
     log.load(listing.log_files)
     file_size, batch_file_size = SIMPLE.size_in(listing.queues, config), BATCH.size_in(listing.batch_queues, config)
-    queues = QueueTables(files, path, file_size, batch_file_size, config, writable=False, types=QueueTypes())
+    layer = listing.queue_layer
+    queues = QueueTables(layer, path, file_size, batch_file_size, config, writable=False, types=QueueTypes())
     undo.callback(queues.close)
     queues.check(listing.queues, listing.batch_queues)
     marked = dispatched_end(path, files)  # before the units are read: a mark is written after its units
@@ -138,4 +139,8 @@ def _look_once(
         undo.callback(index.close)
         index.check(listing.index_files)
         index.load(listing.index_files, safe_timestamp=None)
-    return Parts(log, queues, index, RecoveryReport(listing.was_killed, end, dispatched, 0, damage=damage or lacking))
+    report = RecoveryReport(
+        listing.was_killed, end, dispatched, 0, damage=damage or lacking,
+        hides_queues=listing.has_hidden_queues and not listing.queues,
+    )  # fmt: skip
+    return Parts(log, queues, index, report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -64,23 +65,46 @@ def position_checkpoint(path: Path) -> None:
     (path / "compaction" / "position-checkpoint").touch()
 
 
+def index_in_rocksdb(path: Path) -> None:
+    rocksdb_for_features(path)
+    (path / "rocksdbstore" / "000013.sst").write_bytes(b"rows")
+    for file in (path / "index").iterdir():
+        file.unlink()
+
+
 class Case(NamedTuple):
-    """What an operator's store is made by, and which ways in are open: "" or what the refusal says."""
+    """What an operator's store is made by, and which ways in are open: "" or what the refusal says.
+
+    `said` is the line about what a store that is open read-only does not show, and `queues` whether it shows queues.
+    """
 
     make: Callable[[Path], None]
     read_log: str = ""
     read_only: str = ""
     writing: str = ""
     info: str = ""
+    said: str = ""
+    queues: bool = True
 
 
 DLEDGER = r"dledger-n0/data: a DLedger log .*without DLedger.*storePathCommitLog"
-ROCKSDB = r"the consume queues are in a RocksDB .*reput rebuild"
+ROCKSDB = r"the consume queues are in a RocksDB .*reput rebuild.*pip install 'reput\[rocksdb\]'"
+BESIDE = r"consumequeue_rocksdb: there are units in a RocksDB beside .*pip install 'reput\[rocksdb\]'"
+INDEX = "rocksdbstore: there are no index files.*RocksDB.*reput rebuild"
 CASES = [
     Case(dledger, DLEDGER, DLEDGER, DLEDGER),
-    Case(rocksdb_of_5_3, "", f"consumequeue: {ROCKSDB}", f"consumequeue: {ROCKSDB}", "RocksDB"),
-    Case(rocksdb_of_5_5, "", f"consumequeue_rocksdb: {ROCKSDB}", f"consumequeue_rocksdb: {ROCKSDB}", "RocksDB"),
-    Case(rocksdb_beside_files, "", "", f"consumequeue_rocksdb: {ROCKSDB}", "RocksDB"),
+    Case(rocksdb_of_5_3, "", "", f"consumequeue: {ROCKSDB}", "RocksDB", said=f"consumequeue: {ROCKSDB}", queues=False),
+    Case(
+        rocksdb_of_5_5,
+        "",
+        "",
+        f"consumequeue_rocksdb: {ROCKSDB}",
+        "RocksDB",
+        said=f"consumequeue_rocksdb: {ROCKSDB}",
+        queues=False,
+    ),
+    Case(rocksdb_beside_files, "", "", BESIDE, "RocksDB", said=BESIDE),
+    Case(index_in_rocksdb, info="RocksDB", said=INDEX),
     Case(rocksdb_for_features),
     Case(empty_dledger),
     Case(tiered, info="a tiered store"),
@@ -90,7 +114,10 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.make.__name__)
-def test_the_plain_log_is_read_and_what_is_not_is_named_and_nothing_is_changed(case: Case, tmp_path: Path) -> None:
+def test_the_plain_log_is_read_and_what_is_not_is_named_and_nothing_is_changed(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "rocksdict", None)  # as without the extra `rocksdb`
     path = tmp_path / "store"
     with reput.MessageStore.open(path, files=FaultyFiles(), **SMALL) as store:
         for number in range(20):
@@ -117,8 +144,15 @@ def test_the_plain_log_is_read_and_what_is_not_is_named_and_nothing_is_changed(c
         with pytest.raises(StoreFormatError, match=case.read_only):
             reput.MessageStore.open(path, read_only=True)
     else:
+        caplog.clear()
         with reput.MessageStore.open(path, read_only=True) as store:
-            assert store.max_offset("t", 0) == 20
+            assert store.max_offset("t", 0) == (20 if case.queues else 0)
+            message = store.look_message_by_offset(0)
+            assert message is not None
+            assert message.topic == "t"
+        said = [record.getMessage() for record in caplog.records]
+        assert len(said) == bool(case.said)
+        assert re.search(case.said, "".join(said))
 
     answer = run_reput("info", path)
     if case.read_log:

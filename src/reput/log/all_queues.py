@@ -1,0 +1,106 @@
+"""The consume queues of a store for readers: those in files, and those in a RocksDB, which are shown as files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from reput.extras import is_installed
+from reput.files import FileLayer
+from reput.formats.consume_queue import DEFAULT_FILE_SIZE, FILLER, UNIT_SIZE
+from reput.formats.paths import CONSUME_QUEUE, offset_to_file_name
+from reput.kernels.queues.unit_types import UNIT_TYPE
+from reput.log.directory import QueueFiles, StoreDirectory
+from reput.log.foreign_parts import ROCKSDB_PACKAGE
+from reput.log.rocksdb.databases import queue_databases
+from reput.log.rocksdb.queue_database import DatabaseQueue, QueueDatabase
+from reput.log.rocksdb.queue_files import FILE_SIZE, DatabaseFiles
+
+
+class AllQueues(NamedTuple):
+    """Queues, sorted by topic and queue id, and the file layer that reads their files, of which some are on no disk."""
+
+    queues: list[QueueFiles]
+    files: FileLayer
+
+
+class DatabaseQueues(NamedTuple):
+    """Queues in databases, and the file layer that shows them as files."""
+
+    queues: list[DatabaseQueue]
+    files: DatabaseFiles
+
+
+def all_queues(directory: StoreDirectory) -> AllQueues:
+    """List the consume queues of a store, as `StoreDirectory.queues` lists those in files.
+
+    A queue that is in both is read where it reaches further: a store may have gone over from one to the other.
+    Databases are left out without the extra `rocksdb`.
+
+    Raises:
+        StoreFormatError: As `StoreDirectory.queues`.
+        CorruptConsumeQueueError: A database is damaged.
+    """
+    listed = directory.queues()
+    file_size = listed[0].file_size if listed else FILE_SIZE
+    found = database_queues(directory, file_size)
+    if found is None:
+        return AllQueues(listed, directory.files)
+    further = _further(found.queues, listed, directory.files)
+    if not further:
+        return AllQueues(listed, directory.files)
+    files = DatabaseFiles(found.files.folder, file_size, further)
+    added = [QueueFiles(queue.topic, queue.queue_id, files.paths(queue), file_size) for queue in further]
+    names = {(queue.topic, queue.queue_id) for queue in added}
+    kept = [queue for queue in listed if (queue.topic, queue.queue_id) not in names]
+    return AllQueues(sorted([*kept, *added], key=lambda queue: (queue.topic, queue.queue_id)), files)
+
+
+def database_queues(directory: StoreDirectory, file_size: int = DEFAULT_FILE_SIZE) -> DatabaseQueues | None:
+    """List the consume queues in databases; None without a database, or without the extra `rocksdb`.
+
+    Of two databases with a queue the one counts that reaches further.
+
+    Raises CorruptConsumeQueueError: a database is damaged.
+    """
+    folders = queue_databases(directory.files, directory.path)
+    if not folders or not is_installed(ROCKSDB_PACKAGE):
+        return None
+    queues: dict[tuple[str, int], DatabaseQueue] = {}
+    for folder in folders:
+        database = QueueDatabase(folder)
+        for queue in database.queues():
+            other = queues.setdefault((queue.topic, queue.queue_id), queue)
+            if other.end < queue.end:
+                queues[queue.topic, queue.queue_id] = queue
+        database.close()
+    of_store = sorted(queues.values())
+    return DatabaseQueues(of_store, DatabaseFiles(os.path.join(directory.path, CONSUME_QUEUE), file_size, of_store))
+
+
+def _further(found: Sequence[DatabaseQueue], listed: Sequence[QueueFiles], files: FileLayer) -> list[DatabaseQueue]:
+    """Queues of a database whose last unit is not in their files."""
+    of_files = {(queue.topic, queue.queue_id): queue for queue in listed}
+    taken, both, paths, positions = [], [], [], []
+    for queue in found:
+        other = of_files.get((queue.topic, queue.queue_id))
+        position = (queue.end - 1) * UNIT_SIZE
+        path = ""
+        if other is not None:
+            inside = position % other.file_size
+            path = os.path.join(os.path.dirname(other.paths[0]), offset_to_file_name(position - inside))
+        if other is None or path not in other.paths:
+            taken.append(queue)
+        else:
+            both.append(queue)
+            paths.append(path)
+            positions.append(inside)
+    if not both:
+        return taken
+    sizes = np.full(len(both), UNIT_SIZE, np.int64)
+    units = files.read_runs(paths, np.array(positions, np.int64), sizes).view(UNIT_TYPE)
+    lacks = (units["size"] <= 0) | (units["size"] == FILLER.size)
+    return [*taken, *(both[number] for number in np.flatnonzero(lacks).tolist())]
