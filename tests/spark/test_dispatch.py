@@ -19,6 +19,7 @@ from reput.log import dispatch_marks as marks
 from reput.log.directory import StoreDirectory
 from reput.log.tail import LogTail
 from reput.spark import bytes_behind_latest
+from reput.spark.compat import LIMITS
 from reput.spark.dispatch import DispatchResult, dispatch
 from reput.spark.runner import SparkRunner
 from reput.store.dispatch.log_dispatch import DispatchedBatch
@@ -26,6 +27,7 @@ from tests.support.damage import overwrite
 from tests.support.dispatched import derived, put
 from tests.support.further_units import BOTH, bit_maps
 from tests.support.invariants import SMALL, check_store
+from tests.support.spark_minors import needs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -213,6 +215,7 @@ def test_one_query_dispatches_several_stores_and_its_progress_has_their_offsets(
         dispatch([stores[0], stores[0]], output, session=None)
 
 
+@needs(LIMITS)
 def test_the_lag_stands_in_the_progress_of_the_query(spark: SparkSession, tmp_path: Path, ran: Counter[str]) -> None:
     store, output = tmp_path / "store", tmp_path / "output"
     grow(store, 0, 120)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import ArrayType, StringType, StructType
 
 import pyspark_reput
@@ -24,12 +24,14 @@ from reput.errors import ConfigError, ReputError
 from reput.formats.message import Message
 from reput.formats.paths import offset_to_file_name
 from reput.kernels.records.record_batch import SCHEMA
+from reput.spark.compat import PUSH_DOWN, arrow_schema
 from reput.spark.options import READ_OPTIONS, ReadOptions, absolute_path, option_texts, parse_options
 from reput.spark.schema import column_names, spark_schema
 from reput.spark.source import ReputDataSource
 from tests.support.broker import SMALL, send_numbers
 from tests.support.damaged_copy import damaged_copy
 from tests.support.forged_log import forged_log
+from tests.support.spark_minors import needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -73,7 +75,7 @@ class TestSchema:
         assert spark_schema() == from_arrow_schema(SCHEMA)
 
     def test_it_converts_back_to_the_very_types_that_a_task_yields(self) -> None:
-        assert to_arrow_schema(spark_schema(), timezone="UTC").equals(SCHEMA)
+        assert arrow_schema(spark_schema()).equals(SCHEMA)
 
     def test_columns_are_taken_in_any_order(self) -> None:
         assert column_names(spark_schema(["body", "topic"])) == ("body", "topic")
@@ -344,6 +346,7 @@ class TestPruning:
         assert frame.count() == 900
         assert frame.where("topic = 'rare'").union(frame.where("topic = 'orders'")).count() == 900
 
+    @needs(PUSH_DOWN)
     @pytest.mark.parametrize(
         "condition",
         [
@@ -363,6 +366,7 @@ class TestPruning:
         pruned = reput.spark.read_log(spark, small_store, split_bytes=20_000, push_filters=True).where(condition)
         assert rows_of(pruned) == rows_of(all_rows)
 
+    @needs(PUSH_DOWN)
     def test_times_and_born_times_prune_by_statistics(self, spark: SparkSession, tmp_path: Path) -> None:
         with reput.MessageStore.open(tmp_path / "store") as store:
             for hour in range(4):

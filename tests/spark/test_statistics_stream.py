@@ -15,8 +15,10 @@ from reput.formats.message import Message
 from reput.jobs.runner import LocalRunner
 from reput.jobs.statistics.job import Dimension, statistics
 from reput.spark import statistics_stream
+from reput.spark.compat import LIMITS
 from tests.support.commands import run_reput
 from tests.support.hand_log import HandLog
+from tests.support.spark_minors import needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -60,6 +62,7 @@ def put_tagged(path: Path, first: int, count: int) -> None:
         )
 
 
+@needs(LIMITS)
 def test_a_stream_that_dies_ends_with_what_the_job_counts(spark: SparkSession, tmp_path: Path) -> None:
     store, by = tmp_path / "store", ("topic", "tag", "key", "host")
     windows = Windows(len(by) + 1)

@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 from pyspark.sql.types import StructType
 
 import reput
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, StoreFormatError
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.kernels.records.record_batch import SCHEMA
+from reput.spark.compat import LIMITS, ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows
 from reput.spark.log_stream import bytes_behind_latest
 from reput.spark.schema import spark_schema
 from reput.spark.source import ReputDataSource
@@ -30,6 +30,7 @@ from reput.spark.stream_reader import LogStreamReader
 from tests.support.examples import examples
 from tests.support.hand_log import HandLog
 from tests.support.shares import sampled
+from tests.support.spark_minors import needs
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 STORES = sorted(path for version in ("4.9.7", "5.3.3", "5.5.0") for path in GOLDEN.glob(f"{version}/*/store"))
@@ -52,8 +53,7 @@ class Query:
         """Start from the checkpoint: JSON that has gone to the disk and back."""
         self.options |= options
         self.committed, self.planned = json.loads(json.dumps([self.committed, self.planned]))
-        self.reader = ReputDataSource(self.options).streamReader(spark_schema(self.columns))
-        assert isinstance(self.reader, LogStreamReader)
+        self.reader = LogStreamReader(self.options, spark_schema(self.columns))
 
     @property
     def start(self) -> dict[str, Any]:
@@ -460,6 +460,7 @@ def damaged_bytes(table: pa.Table) -> list[int]:
 
 
 class TestProgress:
+    @needs(LIMITS)
     def test_what_lies_behind_a_batch_is_its_lag(self, log: HandLog) -> None:
         log.append(30)
         query = Query(log.path, maxRowsPerTrigger="10")

@@ -12,8 +12,10 @@ from pyspark.errors import PySparkException
 
 from reput import Broker
 from reput.client.sync import PullConsumer
+from reput.spark.compat import LIMITS
 from reput.spark.schema import spark_schema
 from reput.spark.source import register
+from tests.support.spark_minors import RUNS_AVAILABLE_NOW, needs
 from tests.support.wire import MESSAGES, orders_broker, send_numbers, wire_broker
 
 if TYPE_CHECKING:
@@ -84,9 +86,10 @@ def start(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[DataStreamW
     queries = []
 
     def run(writer: DataStreamWriter) -> StreamingQuery:
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
-        queries.append(query)
-        query.awaitTermination()
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+        for _ in range(RUNS_AVAILABLE_NOW):
+            queries.append(query := writer.start())
+            query.awaitTermination()
         return query
 
     yield run
@@ -101,6 +104,7 @@ def stream(spark: SparkSession, broker: Broker, **options: object) -> DataFrame:
     return spark.readStream.format("reput").schema(schema).options(**texts).load()
 
 
+@needs(LIMITS)
 def test_a_stream_reads_each_message_once_over_restarts_and_shows_its_progress(
     spark: SparkSession, start: Callable[[DataStreamWriter], StreamingQuery], tmp_path: Path
 ) -> None:

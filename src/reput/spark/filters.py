@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from pyspark.sql.datasource import (
+from reput.log.plans.pruning import Range, Wanted
+from reput.spark.compat import (
     EqualNullSafe,
     EqualTo,
     Filter,
@@ -17,8 +18,6 @@ from pyspark.sql.datasource import (
     LessThan,
     LessThanOrEqual,
 )
-
-from reput.log.plans.pruning import Range, Wanted
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: Column -> field of Wanted with values of the column, or with a range.

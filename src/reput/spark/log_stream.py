@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from reput.config.arguments import refusal, texts_of
 from reput.spark.arguments import check_arguments, paths_of
+from reput.spark.compat import LIMITS, require_minor
 from reput.spark.options import absolute_folders, absolute_path, option_texts
 from reput.spark.schema import spark_schema
 from reput.spark.stream_offset import own_offset
@@ -81,10 +82,13 @@ def bytes_behind_latest(progress: Any) -> dict[str, int]:
         progress: `query.lastProgress`, or the `progress` of a listener's event; None, as before the first batch, has no
             lag.
 
-    Other sources of the query are ignored.
+    Other sources of the query are ignored. Raises ConfigError below Spark 4.2, which does not ask for the ends of the
+    logs: as the latest offset it shows the end of the batch.
     """
     if progress is not None and not hasattr(progress, "__getitem__"):
         raise refusal("progress", progress, "the progress of a query, as its lastProgress")
+    if progress is not None:
+        require_minor(LIMITS, "bytes_behind_latest", "compare endOffset with where the log ends")
     lags: dict[str, int] = {}
     for source in progress["sources"] if progress is not None else ():
         end, latest = (own_offset(source[name]) for name in ("endOffset", "latestOffset"))

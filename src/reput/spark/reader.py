@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from reput.errors import ConfigError, ReputError, StoreError
 from reput.files import DISK
@@ -21,11 +21,15 @@ from reput.jobs.runner import LocalRunner
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.plans.header_walk import Walk
 from reput.log.plans.plan import MIN_TASK_BYTES, Plan, PlanOptions, plan_read
-from reput.log.plans.plan_parts import Part, part_groups, read_part
+from reput.log.plans.plan_parts import Part, part_before, part_groups, read_part
 from reput.log.plans.pruning import wanted_by
+from reput.log.resume_points import TailLimit
+from reput.log.scan import OnDamage
 from reput.log.selection import Selection, make_selection
 from reput.log.stores import find_stores, store_names
+from reput.log.tail import LogTail
 from reput.log.unknown_topics import warn_of_unknown_topics
+from reput.spark.compat import Filter
 from reput.spark.daemon import freeze_worker
 from reput.spark.filters import narrowed
 from reput.spark.options import ReadOptions
@@ -57,10 +61,15 @@ class LogPartition(InputPartition):
 
 
 class LogReader(DataSourceReader):
-    """Reader of some columns of commit logs. Spark makes one a query, plans by it, and pickles it for the tasks."""
+    """Reader of some columns of commit logs. Spark makes one a query, plans by it, and pickles it for the tasks.
 
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...]) -> None:
+    Args:
+        ends: of `log_ends`, where a DataFrame is planned again and again; None: the logs end where they end.
+    """
+
+    def __init__(self, options: ReadOptions, columns: tuple[str, ...], ends: Mapping[str, int] | None = None) -> None:
         self._options = options
+        self._ends = ends
         self._filters: tuple[Filter, ...] = ()
         self._stores = find_stores(options.path, commit_log_path=options.commit_log_path)
         if options.store is not None and len(self._stores) > 1:
@@ -119,19 +128,21 @@ class LogReader(DataSourceReader):
             ) from None
 
     def _plan(self, store: StoreDirectory, selection: Selection) -> Plan:
-        options, flushed_ms = self._options, None
-        if options.until == "flushed":
-            checkpoint = store.checkpoint()
-            flushed_ms = checkpoint.physic_msg_timestamp if checkpoint else 0
+        options = self._options
         plan_options = PlanOptions(
             processors=_processors(),
             split_bytes=options.split_bytes,
-            flushed_ms=flushed_ms,
+            flushed_ms=_flushed_ms(store, options),
             statistics=options.statistics,
             clock_margin_ms=options.clock_margin_ms,
             prune=options.prune,
         )
-        return plan_read(store, selection, plan_options, narrowed(wanted_by(selection), self._filters), _walk_all)
+        wanted = narrowed(wanted_by(selection), self._filters)
+        plan = plan_read(store, selection, plan_options, wanted, _walk_all)
+        if self._ends is None:
+            return plan
+        end = self._ends.get(store.path, 0)
+        return replace(plan, parts=tuple(cut for part in plan.parts for cut in part_before(part, end)))
 
 
 class FilteringLogReader(LogReader):
@@ -145,6 +156,26 @@ class FilteringLogReader(LogReader):
         """Keep the filters for pruning, and return all of them: Spark applies them, too."""
         self._filters = tuple(filters)
         return filters
+
+
+def log_ends(options: ReadOptions) -> dict[str, int]:
+    """Commit log offsets at which the stores' logs end now, by the path of the store."""
+    ends = {}
+    for store in find_stores(options.path, commit_log_path=options.commit_log_path):
+        tail, newest_ms = LogTail(store, on_damage=OnDamage.SKIP), _flushed_ms(store, options)
+        end = tail.latest(newest_ms)
+        while (following := tail.advance(end, TailLimit(newest_ms=newest_ms))) is not end:  # behind damage
+            end = following
+        ends[store.path] = end.offset
+    return ends
+
+
+def _flushed_ms(store: StoreDirectory, options: ReadOptions) -> int | None:
+    """With `until` flushed: store time (ms) up to which the log is on the disk; else None."""
+    if options.until != "flushed":
+        return None
+    checkpoint = store.checkpoint()
+    return checkpoint.physic_msg_timestamp if checkpoint else 0
 
 
 def _walk_all(walk: Callable[[LogFile], Walk], log_files: Sequence[LogFile]) -> list[Walk]:

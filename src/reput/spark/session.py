@@ -39,9 +39,6 @@ logger = logging.getLogger("reput.spark")
 #: processor from the tasks of each of the first four runs.
 _ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 
-#: On local disks the two writes of a stream's batch took 78 to 202 ms by Spark's default, and 27 to 57 by this class.
-_CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -96,6 +93,8 @@ def _session(master: str, app_name: str, conf: dict[str, str], java_options: str
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    from reput.spark.compat import CHECKPOINT_FILES
+
     builder = SparkSession.builder.master(master).appName(app_name)
     if SparkSession.getActiveSession() is not None:
         return builder.config(map=dict(conf)).getOrCreate()
@@ -108,7 +107,7 @@ def _session(master: str, app_name: str, conf: dict[str, str], java_options: str
         environment["SPARK_HOME"] = home
         environment["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", THIS_MACHINE)  # no look-up of the host's name
         settings["spark.driver.defaultJavaOptions"] = f'"-Dlog4j2.configurationFile={_LOG_SETTINGS}"'
-        settings["spark.sql.streaming.checkpointFileManagerClass"] = _CHECKPOINT_FILES
+        settings["spark.sql.streaming.checkpointFileManagerClass"] = CHECKPOINT_FILES
         settings["spark.sql.shuffle.partitions"] = str(_local_cores(master))
         archive = class_archive(java, home)
         if DISK.exists(archive):

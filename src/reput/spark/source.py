@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -21,6 +21,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from reput.config.arguments import texts_of
+from reput.errors import ReputError
 from reput.spark.arguments import check_arguments, paths_of
 from reput.spark.options import (
     READ_OPTIONS,
@@ -50,7 +51,10 @@ class ReputDataSource(DataSource):
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
+        from reput.spark.compat import EACH_ACTION_PLANS
+
         self.options = dict(options)
+        self._ends = _ends_now(self.options) if EACH_ACTION_PLANS else None
         end_quietly()
 
     @classmethod
@@ -66,23 +70,26 @@ class ReputDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Make the reader of the columns in `schema`. Raises ConfigError for unknown columns and options."""
         if is_wire(self.options):
-            return _wire_reader(self.options, schema)
+            return _wire_reader(self.options, schema, self._ends)
         from reput.spark.reader import FilteringLogReader, LogReader
 
         options = parse_options(self.options, READ_OPTIONS, ReadOptions)
+        _check_push_down(options.push_filters)
         reader = FilteringLogReader if options.push_filters else LogReader
-        return reader(options, column_names(schema))
+        return reader(options, column_names(schema), self._ends)
 
     @without_traceback
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make the stream reader of the columns in `schema`. See `reput.spark.stream_options` for its options."""
+        from reput.spark.compat import for_this_minor
+
         if is_wire(self.options):
             from reput.spark.wire.stream_reader import WireStreamReader
 
-            return WireStreamReader(self.options, schema)
+            return for_this_minor(WireStreamReader(self.options, schema))
         from reput.spark.stream_reader import LogStreamReader
 
-        return LogStreamReader(self.options, schema)
+        return for_this_minor(LogStreamReader(self.options, schema))
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -111,13 +118,36 @@ class ReputDataSource(DataSource):
         return LogStreamWriter(stream_write_options(self.options), schema, overwrite=overwrite)
 
 
-def _wire_reader(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
+def _check_push_down(push_filters: bool) -> None:
+    if push_filters:
+        from reput.spark.compat import PUSH_DOWN, require_minor
+
+        require_minor(PUSH_DOWN, "pushFilters", "give the options that prune instead")
+
+
+def _wire_reader(given: Mapping[str, str], schema: StructType, ends: Any) -> DataSourceReader:
     from reput.spark.wire.options import read_options
     from reput.spark.wire.reader import FilteringWireReader, WireReader
 
     options = read_options(given)
+    _check_push_down(options.push_filters)
     reader = FilteringWireReader if options.push_filters else WireReader
-    return reader(options, column_names(schema))
+    return reader(options, column_names(schema), ends)
+
+
+def _ends_now(options: Mapping[str, str]) -> Any:
+    """Ends of the logs or queues of a batch read, as they are now; None if the options are not of one."""
+    try:
+        if is_wire(options):
+            from reput.spark.wire.options import read_options
+            from reput.spark.wire.reader import queue_ends
+
+            return queue_ends(read_options(options))
+        from reput.spark.reader import log_ends
+
+        return log_ends(parse_options(options, READ_OPTIONS, ReadOptions))
+    except ReputError:  # is raised when the read is planned, if it is one
+        return None
 
 
 def register(spark: SparkSession) -> None:
@@ -130,8 +160,10 @@ def register(spark: SparkSession) -> None:
     For a write Spark looks only into the session that is active in the thread, and a new thread has none:
     DATA_SOURCE_NOT_FOUND. So each thread that writes calls this function first; it makes the session the active one.
     """
+    from reput.spark.compat import register_source
+
     check_arguments(spark=spark)
-    spark.dataSource.register(ReputDataSource)
+    register_source(spark, ReputDataSource)
     jvm = getattr(spark, "_jvm", None)
     if jvm is not None:  # a session of Spark Connect has none
         jvm.SparkSession.setActiveSession(spark._jsparkSession)

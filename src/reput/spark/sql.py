@@ -137,10 +137,10 @@ def arrow_rows(frame: DataFrame, folder: str | None = None) -> pa.RecordBatchRea
 
 def _written(frame: DataFrame, folder: str) -> tuple[pa.Schema, list[str]]:
     """Let tasks write the rows to files; returns their schema with numbers for names, and the paths in order."""
-    from pyspark.sql.pandas.types import to_arrow_schema
+    from reput.spark.compat import arrow_schema
 
     frame = frame.toDF(*map(str, range(len(frame.columns))))  # tasks take no column with a dot, as `total * 1.5`
-    schema = to_arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True, timezone="UTC")
+    schema = arrow_schema(frame.schema, error_on_duplicated_field_names_in_struct=True)
     written = frame.mapInArrow(partial(_write_partition, folder), _WRITTEN).collect()
     return schema, [row.path for row in sorted(written, key=lambda row: row.partition)]
 

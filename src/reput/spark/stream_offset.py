@@ -6,6 +6,9 @@
 `offset` is the begin of the next record, and `last` identifies the record before it, see `reput.log.resume_points`.
 `begin` is the begin of the batch that ends here, if that is not the end of the batch before it: in the first batch of a
 store, and after lost records. So a batch that is planned again after a restart is the same.
+
+Spark below 4.2 may ask for an end before it tells where the batch begins. Then `first` stands in place of `begin`: the
+begin if the batch turns out to be the first one of the store, and null if the options do not give one.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from reput.errors import ConfigError
 from reput.log.resume_points import LastRecord, ResumePoint
 
 StreamOffset = dict[str, dict[str, Any]]
+FIRST = "first"
 
 
 def to_json(point: ResumePoint, begin: int | None = None) -> dict[str, Any]:

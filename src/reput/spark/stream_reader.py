@@ -17,13 +17,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxBytes,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, ReputError, StoreError
@@ -36,10 +29,11 @@ from reput.log.splits import Split
 from reput.log.stores import find_stores, store_names
 from reput.log.tail import LogTail
 from reput.log.unknown_topics import warn_of_unknown_topics
+from reput.spark.compat import ReadAllAvailable, ReadLimit, ReadMaxBytes, ReadMaxRows, SupportsTriggerAvailableNow
 from reput.spark.daemon import freeze_worker
 from reput.spark.schema import column_names
 from reput.spark.short_errors import without_traceback
-from reput.spark.stream_offset import StreamOffset, begin_of, from_json, to_json
+from reput.spark.stream_offset import FIRST, StreamOffset, begin_of, from_json, to_json
 from reput.spark.stream_options import EARLIEST, LATEST, StreamOptions, parse_stream_options
 
 if TYPE_CHECKING:
@@ -121,6 +115,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._log(path)
         return {path: self._next_entry(path, start.get(path), limit) for path in self._logs}
 
+    @without_traceback
+    def latest_without_start(self) -> StreamOffset:
+        """End of a batch whose start Spark below 4.2 has not told: where the logs end now, after any start."""
+        return {path: self._end_without_start(log) for path, log in self._logs.items()}
+
+    @without_traceback
+    def check_restart(self, start: StreamOffset, end: StreamOffset) -> None:
+        """Raise ConfigError if the checkpoint has a store that `end`, of `latest_without_start`, would forget.
+
+        Records that are lost are told as by `latestOffset`.
+        """
+        for path, entry in start.items():
+            self._checked(self._log(path), from_json(entry))
+
     def reportLatestOffset(self) -> StreamOffset:
         """Ends of the logs as they are now, for the query's progress: the lag is from a batch's end to these ends."""
         for path, end in self._ends.items():
@@ -140,7 +148,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StreamPartition(split, self._options.store or names[path])
             for path, entry in end.items()
             if entry != start.get(path)
-            for split in self._splits(self._log(path), begin_of(entry, start.get(path)), from_json(entry))
+            for split in self._splits(self._log(path), self._begin(path, entry, start.get(path)), from_json(entry))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -179,6 +187,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return to_json(end, begin.offset)
         return dict(entry) if end is begin else to_json(end)
 
+    def _end_without_start(self, log: LogTail) -> dict[str, Any]:
+        """Entry of the log's end. It has the begin of a store's first batch, but for options that do not give one."""
+        try:
+            begin = self._starting_point(log).offset
+        except ConfigError:  # is raised by `_begin` if the batch turns out to be the first one
+            begin = None
+        return to_json(log.latest(self._newest_ms(log))) | {FIRST: begin}
+
+    def _begin(self, path: str, entry: Mapping[str, Any], before: Mapping[str, Any] | None) -> ResumePoint:
+        """Begin of the batch that ends with `entry`, and comes after a batch that ended with `before`."""
+        if FIRST not in entry:
+            return begin_of(entry, before)
+        log = self._log(path)
+        if before is not None:
+            return self._checked(log, from_json(before))
+        return self._starting_point(log) if entry[FIRST] is None else ResumePoint(entry[FIRST])
+
     def _starting_point(self, log: LogTail) -> ResumePoint:
         options = self._options
         if options.starting_timestamp is not None:
@@ -206,7 +231,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         except DataLossError as error:
             begin_offset, end_offset = log.remainder(begin, end)
             self._tell_loss(error, f"read what is left of this batch, from offset {begin_offset} to {end_offset}")
-        if begin_offset == end_offset:
+        if begin_offset >= end_offset:
             return []
         size = max((end_offset - begin_offset) // (os.cpu_count() or 1), _MIN_SPLIT_BYTES)
         return log.splits(begin_offset, end_offset, self._options.split_bytes or size)

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import WriterCommitMessage
 
 from reput.errors import ConfigError
 from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch
 from reput.log.sink_commits import read_sinks
+from reput.spark.compat import DataSourceStreamArrowWriter
 from reput.spark.short_errors import without_traceback
 from reput.spark.stream_offset import own_offset
 from reput.spark.write_options import WriteOptions

@@ -22,6 +22,7 @@ from reput.files import DISK
 from reput.formats.sink_commit import SinkBatch, StagedPart
 from reput.kernels.records.message_columns import check_schema
 from reput.log.sink_commits import read_sinks
+from reput.spark.compat import arrow_schema
 from reput.spark.daemon import freeze_worker
 from reput.spark.short_errors import without_traceback
 from reput.spark.write_options import WriteOptions
@@ -98,9 +99,7 @@ class LogWriter(DataSourceArrowWriter):
 
 def prepare(options: WriteOptions, schema: StructType) -> WriteOptions:
     """Check columns and store, and remove files that killed jobs have left; the options with the store's own sizes."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    check_schema(to_arrow_schema(schema, timezone="UTC"))
+    check_schema(arrow_schema(schema))
     config = check_store(options.path, options.config, DISK, lock_timeout_ms=options.lock_timeout_ms)
     sweep(DISK, options.staging_path, read_sinks(DISK, options.path))
     if options.bad_rows_path is not None:

@@ -257,6 +257,7 @@ class _Run:
     def _query(self, session: SparkSession) -> None:
         from pyspark.errors import StreamingQueryException
 
+        from reput.spark.compat import AVAILABLE_NOW_IS_ONE_BATCH
         from reput.spark.dispatch.source import DispatchSource
         from reput.spark.runner import SparkRunner
         from reput.spark.short_errors import reason_of
@@ -265,7 +266,8 @@ class _Run:
 
         def run_batch(frame: DataFrame, number: int) -> None:
             try:
-                self._run_batches(runner)
+                while self._run_batches(runner) and self._once and AVAILABLE_NOW_IS_ONE_BATCH:
+                    pass
             except BaseException as error:  # Spark passes on only its text
                 self._failure = error
                 raise

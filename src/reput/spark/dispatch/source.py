@@ -15,7 +15,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from reput.errors import StoreError
 from reput.files import DISK
@@ -24,6 +23,7 @@ from reput.log.directory import StoreDirectory
 from reput.log.dispatch_marks import DispatchMark, read_marks
 from reput.log.resume_points import ResumePoint
 from reput.log.tail import LogTail
+from reput.spark.compat import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow, for_this_minor
 from reput.spark.short_errors import end_quietly
 from reput.spark.stream_offset import StreamOffset
 
@@ -56,7 +56,7 @@ class DispatchSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Make the reader."""
-        return DispatchStreamReader(self.options)
+        return for_this_minor(DispatchStreamReader(self.options))
 
 
 class DispatchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -90,6 +90,13 @@ class DispatchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             path: log.next_entry(start[path], None if targets is None else targets[path])
             for path, log in self._logs.items()
         }
+
+    def latest_without_start(self) -> StreamOffset:
+        """End of the first batch: no checkpoint outlives a query."""
+        return self.latestOffset(self.initialOffset(), ReadAllAvailable())
+
+    def check_restart(self, start: StreamOffset, end: StreamOffset) -> None:
+        """Nothing to check: see `latest_without_start`."""
 
     def reportLatestOffset(self) -> StreamOffset:
         """Ends of the logs as they are now: the lag is from a batch's end to these ends."""

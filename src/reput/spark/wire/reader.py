@@ -6,15 +6,17 @@ queues are found when it is planned.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from reput.errors import CorruptRecordError, DataLossError, ReputError
 from reput.log.plans.pruning import Wanted
 from reput.log.selection import Selection, make_selection, milliseconds
+from reput.remoting.queue_tables import QueueKey
 from reput.remoting.topic_validator import TOOLS_GROUP
+from reput.spark.compat import Filter
 from reput.spark.daemon import freeze_worker
 from reput.spark.filters import narrowed
 from reput.spark.short_errors import without_traceback
@@ -44,10 +46,16 @@ class WireReader(DataSourceReader):
 
     Its methods raise ConfigError if options contradict the cluster, MQClientError and RemotingError if it does
     not answer, and DataLossError if planned messages are gone and `failOnDataLoss` is true.
+
+    Args:
+        ends: of `queue_ends`, where a DataFrame is planned again and again; None: the queues end where they end.
     """
 
-    def __init__(self, options: WireReadOptions, columns: tuple[str, ...]) -> None:
+    def __init__(
+        self, options: WireReadOptions, columns: tuple[str, ...], ends: Mapping[QueueKey, int] | None = None
+    ) -> None:
         self._options = options
+        self._ends = ends
         self._columns = columns
         self._filters: tuple[Filter, ...] = ()
         selection_of(options, columns, "")  # raises for wrong columns and times before anything is asked
@@ -55,11 +63,9 @@ class WireReader(DataSourceReader):
     @without_traceback
     def partitions(self) -> list[InputPartition]:
         """Plan the tasks, queue by queue."""
-        cluster = Cluster(self._options.access)
-        try:
-            ranges = planned_ranges(cluster, self._options)
-        finally:
-            cluster.close()
+        ranges = _ranges_now(self._options)
+        if (ends := self._ends) is not None:
+            ranges = [one._replace(end=min(one.end, ends.get(one.queue, one.begin))) for one in ranges]
         wanted = narrowed(Wanted(), self._filters)
         ranges = [narrow for one in ranges if (narrow := _narrowed(one, wanted)) is not None]
         return partitions_of(ranges, self._options)
@@ -77,6 +83,19 @@ class FilteringWireReader(WireReader):
         """Keep the filters for pruning, and return all of them: Spark applies them, too."""
         self._filters = tuple(filters)
         return filters
+
+
+def queue_ends(options: WireReadOptions) -> dict[QueueKey, int]:
+    """Ends of the queues that a batch reads, as they are now."""
+    return {one.queue: one.end for one in _ranges_now(options)}
+
+
+def _ranges_now(options: WireReadOptions) -> list[QueueRange]:
+    cluster = Cluster(options.access)
+    try:
+        return planned_ranges(cluster, options)
+    finally:
+        cluster.close()
 
 
 def partitions_of(ranges: Iterable[QueueRange], options: WireReadOptions) -> list[InputPartition]:

@@ -10,21 +10,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
-    ReadLimit,
-    ReadMaxRows,
-    SupportsTriggerAvailableNow,
-)
 from pyspark.sql.types import StructType
 
-from reput.errors import AccessDeniedError, DataLossError, MQBrokerError, RemotingError
+from reput.errors import AccessDeniedError, ConfigError, DataLossError, MQBrokerError, RemotingError
 from reput.events import Event
 from reput.remoting.queue_tables import QueueKey
+from reput.spark.compat import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from reput.spark.schema import column_names
 from reput.spark.short_errors import without_traceback
 from reput.spark.wire.cluster import Cluster
@@ -33,7 +29,7 @@ from reput.spark.wire.options import WireReadOptions, stream_options
 from reput.spark.wire.queue_ranges import QueueRange, limited
 from reput.spark.wire.reader import WirePartition, partitions_of, read_range, selection_of
 from reput.spark.wire.starting_offsets import begins_of, subscribed
-from reput.spark.wire.wire_offset import WireOffset, ends_of, json_of_queues, queues_of_json, ranges_of
+from reput.spark.wire.wire_offset import END, FIRST, WireOffset, ends_of, json_of_queues, queues_of_json, ranges_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,6 +93,35 @@ class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 entries[queue] = end
         return json_of_queues(entries)
 
+    @without_traceback
+    def latest_without_start(self) -> WireOffset:
+        """End of a batch whose start Spark below 4.2 has not told: where the queues end now, after any start.
+
+        An entry has the begin of a queue's first batch, too, but for options that do not give one.
+        """
+        latest = self._latest_of({})
+        begins: Mapping[QueueKey, int] = {}
+        with suppress(ConfigError):  # is raised by `partitions` if the batch turns out to be the first one
+            begins = dict(zip(latest, begins_of(self._cluster, self._options, latest), strict=True))
+        return json_of_queues({queue: {FIRST: begins.get(queue), END: end} for queue, end in latest.items()})
+
+    @without_traceback
+    def check_restart(self, start: WireOffset, end: WireOffset) -> None:
+        """Raise RemotingError if the checkpoint has a queue that `end`, of `latest_without_start`, would forget.
+
+        Messages that are lost are told as by `latestOffset`.
+        """
+        before = ends_of(start)
+        latest = self._latest_of(before)
+        if away := sorted(before.keys() - (latest.keys() & ends_of(end).keys())):
+            named = ", ".join(f"{queue.topic}, queue {queue.queue_id} of {queue.broker_name}" for queue in away)
+            raise RemotingError(
+                f"the checkpoint has {named}: not read now, or its broker is away. A query that ends by itself would "
+                "forget how far it was read: start it again when the broker is there, take another trigger than "
+                "availableNow, or Spark 4.2 or newer"
+            )
+        self._begins(before, latest)
+
     def reportLatestOffset(self) -> WireOffset:
         """Ends of the queues when the last batch was planned, for the query's progress: the lag is up to these ends."""
         return json_of_queues(self._latest)
@@ -104,7 +129,14 @@ class WireStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @without_traceback
     def partitions(self, start: WireOffset, end: WireOffset) -> Sequence[InputPartition]:
         """Ranges of a batch; after a restart they have the same messages."""
-        ranges = [QueueRange(queue, *bounds) for queue, bounds in sorted(ranges_of(start, end).items())]
+
+        def begin_of(queue: QueueKey) -> int:
+            if start:
+                return self._cluster.earliest(queue)
+            queues = subscribed(self._cluster, self._options)
+            return begins_of(self._cluster, self._options, queues)[queues.index(queue)]
+
+        ranges = [QueueRange(queue, *bounds) for queue, bounds in sorted(ranges_of(start, end, begin_of).items())]
         return partitions_of(ranges, self._options)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from reput.errors import ConfigError, ReputError
+from reput.spark.compat import DataSourceStreamArrowWriter, arrow_schema
 from reput.spark.daemon import freeze_worker
 from reput.spark.short_errors import without_traceback
 from reput.spark.wire.cluster import Cluster
@@ -69,11 +70,9 @@ class WireStreamWriter(DataSourceStreamArrowWriter):
 
 
 def _check(options: WireWriteOptions, schema: StructType, *, overwrite: bool) -> None:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     if overwrite:
         raise ConfigError('a topic is only appended to: write with .mode("append"), or outputMode append or update')
-    check_sink_schema(to_arrow_schema(schema, timezone="UTC"), options)
+    check_sink_schema(arrow_schema(schema), options)
 
 
 def _context() -> TaskContext:

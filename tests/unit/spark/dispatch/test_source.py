@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import reput
 from reput.config.message_store import MessageStoreConfig
 from reput.log.directory import StoreDirectory
+from reput.spark.compat import ReadAllAvailable
 from reput.spark.dispatch import source
 from reput.spark.dispatch.source import DispatchStreamReader
 from reput.store.dispatch.log_dispatch import LogDispatch

@@ -7,13 +7,13 @@ import pickle
 from pathlib import Path
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan
 
 from reput import Broker
 from reput.client.instance.send_request import send_request
 from reput.errors import ConfigError, CorruptRecordError, DataLossError, MQClientError, RemotingError
 from reput.formats.message import Message
 from reput.remoting.command import RemotingCommand
+from reput.spark.compat import EqualTo, GreaterThan
 from reput.spark.wire import pulls as pulls_module
 from reput.spark.wire.cluster import Cluster
 from reput.spark.wire.options import read_options

@@ -8,19 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from reput import Broker
 from reput.client.instance.name_servers import NameServers
 from reput.client.sync import PullConsumer
 from reput.errors import ConfigError, DataLossError, MQClientError, RemotingError
 from reput.remoting.queue_tables import QueueKey
+from reput.spark.compat import ReadAllAvailable, ReadMaxRows
 from reput.spark.schema import spark_schema
 from reput.spark.wire import cluster as cluster_module
 from reput.spark.wire import pulls as pulls_module
 from reput.spark.wire.stream_reader import WireStreamReader
 from tests.support.broker import make_topic
 from tests.support.sockets import free_ports
+from tests.support.startless_query import StartlessQuery
 from tests.support.wire import send_numbers, wire_broker
 
 ALL = ReadAllAvailable()
@@ -210,6 +211,52 @@ def test_a_group_shows_how_far_the_stream_is(broker: Broker) -> None:
         assert set(consumer.queues("orders")) == set(queues)
         assert [consumer.committed(queue) for queue in queues] == [4, 4]
     one.stop()
+
+
+@pytest.mark.parametrize("offsets", ["earliest", "latest"])
+def test_each_message_comes_once_although_no_start_is_told(broker: Broker, offsets: str) -> None:
+    send_numbers(broker.namesrv, range(4))
+    query = StartlessQuery(lambda: stream(broker, startingOffsets=offsets))
+    query.run(available_now=True)
+    expected = set(range(4)) if offsets == "earliest" else set()
+    for number, (available_now, dies) in enumerate([(True, True), (False, True), (True, False), (False, False)]):
+        new = range(10 * number + 10, 10 * number + 16)
+        send_numbers(broker.namesrv, new)
+        expected |= set(new)
+        query.run(available_now=available_now, batches=1 if dies else None, dies=dies)
+    make_topic(broker.address, "orders", 3)
+    send_numbers(broker.namesrv, range(60, 66), queues=3)
+    query.run(available_now=True)
+    assert sorted(map(int, query.all_rows)) == sorted(expected | set(range(60, 66)))
+
+
+def test_a_query_that_ends_by_itself_does_not_forget_a_queue_that_is_away(tmp_path: Path) -> None:
+    with wire_broker(tmp_path / "a") as first_broker:
+        second: dict[str, Any] = {"broker_name": "broker-b", "namesrv_addr": first_broker.namesrv}
+        second["port"] = free_ports(1)[0]
+        query = StartlessQuery(lambda: stream(first_broker))
+        with wire_broker(tmp_path / "b", **second):
+            send_numbers(first_broker.namesrv, range(4), broker_name="broker-b")
+            query.run(available_now=True)
+        ends = list(query.ends)
+        send_numbers(first_broker.namesrv, range(4, 6))
+        with pytest.raises(RemotingError, match="broker-b"):
+            query.run(available_now=True)
+        assert query.ends == ends
+        query.run(available_now=False)
+        with wire_broker(tmp_path / "b", **second):
+            send_numbers(first_broker.namesrv, range(6, 8), broker_name="broker-b")
+            query.run(available_now=True)
+    assert sorted(map(int, query.all_rows)) == list(range(8))
+
+
+def test_messages_that_are_lost_are_told_by_a_query_that_ends_by_itself(broker: Broker) -> None:
+    send_numbers(broker.namesrv, range(10))
+    query = StartlessQuery(lambda: stream(broker))
+    query.ends, query.commits = [{"orders": {"broker-a:0": 9, "broker-a:1": 4}}], 1
+    with pytest.raises(DataLossError, match="queue 0 of broker-a: the next message is 9, and the queue has 0 to 4"):
+        query.run(available_now=True)
+    assert len(query.ends) == 1
 
 
 def test_options_and_checkpoints_of_others_are_told(broker: Broker) -> None:
