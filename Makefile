@@ -4,7 +4,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 BIN := .venv/bin
-.PHONY: help setup run test tests-of test-rest programs test-oldest test-python test-all interop lint docs wheel release-check bench campaign soak clean
+.PHONY: help setup run test tests-of test-rest programs test-oldest test-python test-spark test-all interop lint docs wheel release-check bench campaign soak clean
 
 help: ## list the targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)$$/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 16
@@ -111,7 +111,7 @@ QUICK := $(addprefix tests/unit/,kernels formats store log jobs remoting client 
 define QUICKLY
 @test -x $(1)/bin/pip || $(2) -m venv $(1)
 @$(1)/bin/python -m pip install --quiet --disable-pip-version-check $(3) \
-	-e '.[broker,client,lake,test]' hypothesis pytest-xdist trustme tzdata
+	-e '.[broker,client,lake,rocksdb,test]' hypothesis pytest-xdist trustme tzdata
 @$(1)/bin/reput warm
 TMPDIR=$(or $(TMPDIR),$(ROOMY)) $(subst $(BIN),$(1)/bin,$(PYTEST)) $(BY_TIME) -m "not ($(LEFT_OUT))" $(QUICK)
 endef
@@ -122,6 +122,23 @@ test-oldest: ## the quick tests with the oldest Python and packages that pyproje
 
 test-python: ## the quick tests with another Python and the newest packages: make test-python PYTHON=python3.14
 	$(call QUICKLY,.venv-$(notdir $(PYTHON)),$(PYTHON))
+
+# An older minor of Spark, and all else of .venv: what is installed here comes first on the path of Python.
+SPARK ?= 4.0
+OTHER_SPARK = .venv-spark/$(SPARK)
+OF_SPARK ?= tests/spark tests/unit/spark
+
+$(OTHER_SPARK)/made: .venv/for-developers
+	@echo "setup: Spark $(SPARK) (it takes two minutes)"
+	@rm -rf $(OTHER_SPARK)
+	@$(BIN)/python -m venv --without-pip $(OTHER_SPARK)
+	@$(PIP:pip=pip --python $(OTHER_SPARK)/bin/python) 'pyspark==$(SPARK).*' | $(SHORT)
+	@$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		> $$($(OTHER_SPARK)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/others.pth
+	@touch $@
+
+test-spark: $(OTHER_SPARK)/made ## the tests of Spark with an older minor of it: make test-spark SPARK=4.1
+	$(PYTEST:$(BIN)/%=$(OTHER_SPARK)/bin/python -m %) $(BY_FILE) -m "not campaign" $(OF_SPARK)
 
 interop: setup ## only the tests with Apache RocketMQ itself on the other side
 	$(BIN)/pytest -q tests/interop
