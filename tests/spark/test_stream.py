@@ -118,6 +118,40 @@ def test_it_is_exactly_once_over_a_sink_that_dies_and_a_log_that_rolls_and_is_cl
     assert sink.repeats == 2
 
 
+@pytest.mark.parametrize("available_now", [True, False], ids=["availableNow", "processingTime"])
+def test_without_limits_it_is_exactly_once_by_each_trigger_after_the_other(
+    spark: SparkSession, start: Callable[..., StreamingQuery], log: HandLog, tmp_path: Path, available_now: bool
+) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    sink, expected = Sink(), log.append(40)
+
+    def run(*, now: bool) -> None:
+        query = start(reput.spark.read_log_stream(spark, log.path, ["body"]), sink, available_now=now)
+        if not now:
+            query.processAllAvailable()
+            query.stop()
+
+    run(now=available_now)
+    for number in range(4):
+        assert sink.rows == expected
+        expected += log.append(20)
+        sink.dies = number % 2 == 0
+        if sink.dies:
+            with pytest.raises(StreamingQueryException, match="the sink died"):
+                run(now=available_now)
+            sink.dies = False
+            expected += log.append(5)
+        else:
+            log.delete_first_file()
+            commit = tmp_path / "checkpoint" / "commits" / str(max(sink.batches))
+            commit.unlink()  # as if killed before it was written
+        run(now=not available_now)
+        available_now = not available_now
+    assert sink.rows == expected
+    assert sink.repeats == 4
+
+
 @needs(LIMITS)
 def test_a_query_that_is_stopped_in_the_middle_goes_on_from_its_checkpoint(
     spark: SparkSession, start: Callable[..., StreamingQuery], log: HandLog

@@ -135,6 +135,30 @@ def test_a_stream_reads_each_message_once_over_restarts_and_shows_its_progress(
             assert committed == [16, 16]  # Spark tells of a batch when it plans the next one
 
 
+def test_without_limits_a_stream_reads_each_message_once_over_restarts(
+    spark: SparkSession, start: Callable[[DataStreamWriter], StreamingQuery], tmp_path: Path
+) -> None:
+    batches: dict[int, list[int]] = {}
+    dies = [True]
+
+    def sink(frame: DataFrame, batch: int) -> None:
+        rows = sorted(int(row.body) for row in frame.collect())
+        assert batches.setdefault(batch, rows) == rows, "a batch that runs again has the same rows"
+        if dies:
+            dies.clear()
+            raise RuntimeError("the sink died")
+
+    with wire_broker(tmp_path / "broker") as broker:
+        frame = stream(spark, broker, group="spark-orders")
+        send_numbers(broker.namesrv, range(30))
+        with pytest.raises(PySparkException, match="the sink died"):
+            start(frame.writeStream.foreachBatch(sink))
+        for end in (40, 50):
+            send_numbers(broker.namesrv, range(end - 10, end))
+            start(frame.writeStream.foreachBatch(sink))
+            assert sorted(number for rows in batches.values() for number in rows) == list(range(end))
+
+
 def test_a_stream_into_a_topic_repeats_a_batch_with_the_same_unique_keys(
     spark: SparkSession, start: Callable[[DataStreamWriter], StreamingQuery], tmp_path: Path
 ) -> None:
