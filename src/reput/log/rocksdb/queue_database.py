@@ -150,7 +150,7 @@ class QueueDatabase:
 
     def _damage(self, text: str) -> CorruptConsumeQueueError:
         advice = "queues derive from the log: `reput rebuild` builds them in files"
-        return CorruptConsumeQueueError(self.path, 0, f"RocksDB: {text}; {advice}")
+        return CorruptConsumeQueueError(self.path, 0, f"the RocksDB of the queues: {text}; {advice}")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

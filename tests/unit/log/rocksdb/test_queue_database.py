@@ -146,7 +146,7 @@ def test_a_database_with_a_damaged_file_is_told_in_one_line_that_names_it(name: 
     data = bytearray(damaged.read_bytes())
     data[: len(data) // 2] = b"\xff" * (len(data) // 2)
     damaged.write_bytes(data)
-    with pytest.raises(CorruptConsumeQueueError, match=r"RocksDB: .*reput rebuild") as caught:
+    with pytest.raises(CorruptConsumeQueueError, match=r"the RocksDB of the queues: .*reput rebuild") as caught:
         read_all(folder)
     assert str(caught.value).startswith(str(folder))
     assert "\n" not in str(caught.value)

@@ -147,7 +147,7 @@ def test_a_damaged_database_is_told_in_one_line_and_the_log_is_read(with_files: 
     path = with_database(with_files, "consumequeue")
     (file,) = (path / "consumequeue").glob(damaged)
     file.write_bytes(b"\xff" * file.stat().st_size)
-    with pytest.raises(CorruptConsumeQueueError, match=r"consumequeue.*RocksDB: ") as caught:
+    with pytest.raises(CorruptConsumeQueueError, match=r"consumequeue.*the RocksDB of the queues: ") as caught:
         reput.MessageStore.open(path, read_only=True)
     assert "\n" not in str(caught.value)
     assert reput.read_log(path).read_all().num_rows == MESSAGES
