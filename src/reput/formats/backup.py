@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +12,7 @@ from reput.errors import CorruptBackupError
 from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import INT32_MAX, INT64_MIN
-from reput.formats.own_json import decode_json, number
+from reput.formats.own_json import decode_with_sha256, encode_with_sha256, number
 from reput.formats.paths import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, is_checked_name, queue_folder_id
 
 #: Marks a folder, or a location in an object storage, as a target of backups; written before everything else.
@@ -30,7 +28,6 @@ _UNIT_SIZES = {CONSUME_QUEUE: UNIT_SIZE, BATCH_CONSUME_QUEUE: BATCH_UNIT_SIZE}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DIGEST_DIGITS = 16
 _MANIFEST = "backup"
-_CHECKSUM = "sha256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +152,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "store": manifest.store,
         "beginOffset": manifest.begin_offset,
         "endOffset": manifest.end_offset,
-        "last": None if manifest.last is None else _last_to_list(manifest.last),
+        "last": None if manifest.last is None else last_to_list(manifest.last),
         "logFileSize": manifest.log_file_size,
         "log": [[part.begin, part.end, part.sha256] for part in manifest.log],
         "config": [[file.file_name, file.size, file.sha256] for file in manifest.config],
@@ -163,8 +160,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         "sizes": dict(manifest.sizes),
         "leftOut": list(manifest.left_out),
     }
-    members = ",\n".join(f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in content.items())
-    return f'{{\n "{_CHECKSUM}": "{_digest(_text(content))}",\n "{_MANIFEST}": {{\n{members}\n }}\n}}\n'.encode()
+    return encode_with_sha256(_MANIFEST, content)
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
@@ -174,11 +170,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
         CorruptBackupError: The bytes are no manifest, or a damaged one.
     """
     try:
-        content = decode_json(data)
-        found, expected = _digest(_text(content[_MANIFEST])), content[_CHECKSUM]
-        if found != expected:
-            raise ValueError(f"its SHA-256 is {found}, expected {expected}")
-        return _manifest(content[_MANIFEST])
+        return _manifest(decode_with_sha256(data, _MANIFEST))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise CorruptBackupError(
             path, getattr(error, "pos", 0), f"not the manifest that a backup has written ({error}); take another backup"
@@ -190,7 +182,9 @@ def _manifest(content: dict[str, Any]) -> Manifest:
     begin, last = number(content["beginOffset"]), content["last"]
     end = number(content["endOffset"], begin)
     file_size = number(content["logFileSize"], 1 if end else 0, INT32_MAX)
-    log = tuple(LogRange(number(first), number(after), _sha256(digest)) for first, after, digest in content["log"])
+    log = tuple(
+        LogRange(number(first), number(after), sha256_of_text(digest)) for first, after, digest in content["log"]
+    )
     _check_log(log, begin, end, file_size)
     return Manifest(
         _text_of(content["name"], _NAME),
@@ -198,10 +192,13 @@ def _manifest(content: dict[str, Any]) -> Manifest:
         _text_of(content["store"]),
         begin,
         end,
-        None if last is None else _last(*last),
+        None if last is None else last_from_list(*last),
         file_size,
         log,
-        tuple(ConfigFile(_file_name(name), number(size), _sha256(digest)) for name, size, digest in content["config"]),
+        tuple(
+            ConfigFile(_file_name(name), number(size), sha256_of_text(digest))
+            for name, size, digest in content["config"]
+        ),
         tuple(_queue(*queue) for queue in content["queues"]),
         {name: size if isinstance(size, bool) else number(size) for name, size in content["sizes"].items()},
         tuple(_text_of(name) for name in content["leftOut"]),
@@ -219,7 +216,8 @@ def _check_log(log: Sequence[LogRange], begin: int, end: int, file_size: int) ->
         raise ValueError(f"bytes {begin} to {expected} are no log up to {end} in files of {file_size}")
 
 
-def _last(offset: object, store_timestamp: object, header_size: object, header_crc: object) -> LastBackedUp:
+def last_from_list(offset: object, store_timestamp: object, header_size: object, header_crc: object) -> LastBackedUp:
+    """Inverse of `last_to_list`; ValueError for values out of range."""
     return LastBackedUp(
         number(offset),
         number(store_timestamp, INT64_MIN),
@@ -246,7 +244,8 @@ def _file_name(value: object) -> str:
     return name
 
 
-def _sha256(value: object) -> str:
+def sha256_of_text(value: object) -> str:
+    """The value, if it is a SHA-256 in hex; ValueError for any other."""
     return _text_of(value, _SHA256)
 
 
@@ -256,14 +255,6 @@ def _text_of(value: object, pattern: re.Pattern[str] | None = None) -> str:
     return value
 
 
-def _last_to_list(last: LastBackedUp) -> list[int]:
+def last_to_list(last: LastBackedUp) -> list[int]:
+    """The record as JSON has it."""
     return [last.offset, last.store_timestamp, last.header_size, last.header_crc]
-
-
-def _text(content: object) -> str:
-    """Text that the checksum covers, independent of the file's layout."""
-    return json.dumps(content, sort_keys=True)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
