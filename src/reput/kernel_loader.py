@@ -60,6 +60,9 @@ KERNEL_MODULES = (
     "reput.kernels.wire.send_back_frames",
     "reput.kernels.wire.send_back_records",
     "reput.kernels.records.timer_records",
+    "reput.kernels.archive.property_orders",
+    "reput.kernels.archive.restored_records",
+    "reput.kernels.archive.rest_pieces",
     "reput.files.batched_io",
 )
 #: Processes that compile at once, and the memory that each takes. The longest kernel takes a fifth of the time of all.
