@@ -190,7 +190,10 @@ write(
 )  # fmt: skip
 write(
     "reference/jobs.md",
-    api("Jobs", *(f"reput.jobs.{room}" for room in "audit backup diff lake query rebuild repair statistics".split())),
+    api(
+        "Jobs",
+        *(f"reput.jobs.{room}" for room in "archive audit backup diff lake query rebuild repair statistics".split()),
+    ),
 )
 write("reference/testing.md", api("Tests", "reput.testing.local_broker"))
 write("reference/spark.md", api("Spark", *(f"reput.spark.{name}" for name in spark_names)))

@@ -42,6 +42,7 @@ CUTS = {"export.md": "\n## "} | dict.fromkeys(
 WORLDS: dict[str, Callable[[World], None]] = {
     "access.md": page_worlds.users,
     "admin.md": page_worlds.broker_with_a_lag,
+    "archive.md": page_worlds.shop,
     "backup.md": page_worlds.shop,
     "broker.md": page_worlds.free_ha_port,
     "export.md": page_worlds.shop,
@@ -98,6 +99,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "reput: the master of": "a line of stderr, which tests/unit/cli/test_away.py compares",
         "reput: nobody answers for": "a line of stderr, which tests/unit/cli/test_away.py compares",
     },
+    "archive.md": {"reput restore": "the page's store has no sealed file; tests/unit/jobs/archive restores archives"},
     "backup.md": {
         "reput backup /data/store s3://": "needs a bucket",
         "install ": "changes the machine",

@@ -19,6 +19,7 @@ from reput.cli import interrupts
 from reput.cli import start as process
 from reput.cli.command import Command, CommandGroup, help_of
 from reput.cli.commands import (
+    archive,
     audit,
     backup,
     broker,
@@ -180,7 +181,7 @@ _COMMANDS: dict[str, tuple[Callable[..., int | None], ...]] = {
     "Read and write a store": (put.put, get.get, tail.tail, query.query, dump.dump, info.info, top.top),
     "Check and mend": (audit.audit, diff.diff, repair.repair, rebuild.rebuild),
     "Data pipeline": (stats.stats, export.export, import_.import_, replay.replay),
-    "Backups": (backup.backup, backup.backups, restore.restore, prune.prune),
+    "Backups": (backup.backup, backup.backups, archive.archive, restore.restore, prune.prune),
     _SERVING: (broker.broker, namesrv.namesrv),
     "Send and consume": (produce.produce, consume.consume),
     "Replicate": (follow.follow, rejoin.rejoin),

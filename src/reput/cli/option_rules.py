@@ -68,6 +68,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("--tags",), only_with=("--group",)),
         Rule(("--follow", "--count"), not_with=("--format parquet",)),
     ),
+    "archive": (Rule(("--commit-log-path",), not_with=("--verify",)),),
     "warm": (
         Rule(("--bytes", "--commit-log-path", "--set"), only_with=("STORE",)),
         Rule(("--cache",), not_with=("STORE",)),

@@ -158,7 +158,13 @@ def test_an_index_file_and_a_queue_file_of_garbage_are_named(store: Path, run_re
     "arguments",
     [
         *((name, "") for name in ("info", "audit", "dump", "stats", "repair", "put", "get", "query")),
-        *(("STORE", "--commit-log-path", ""), ("backup", "STORE", ""), ("backups", ""), ("restore", "", "")),
+        *(
+            ("STORE", "--commit-log-path", ""),
+            ("backup", "STORE", ""),
+            ("archive", "STORE", ""),
+            ("backups", ""),
+            ("restore", "", ""),
+        ),
         *(("rebuild", "STORE", "--output", ""), ("repair", "STORE", "--salvage", ""), ("diff", "STORE", "")),
         *(("export", "STORE", ""), ("replay", "STORE", ""), ("import", "x.parquet", ""), ("dispatch", "STORE", "")),
     ],

@@ -19,7 +19,7 @@ GROUPS = {
     "Read and write a store": ["put", "get", "tail", "query", "dump", "info", "top"],
     "Check and mend": ["audit", "diff", "repair", "rebuild"],
     "Data pipeline": ["stats", "export", "import", "replay"],
-    "Backups": ["backup", "backups", "restore", "prune"],
+    "Backups": ["backup", "backups", "archive", "restore", "prune"],
     "Serve": ["namesrv"],
     "Run a store": ["dispatch", "delete-expired", "config", "warm"],
     "Help": ["man"],

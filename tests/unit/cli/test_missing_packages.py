@@ -65,6 +65,7 @@ stats STORE --bucket 1h
 export STORE NEW
 import LINES NEW
 replay STORE NEW
+archive STORE NEW
 backup STORE NEW
 backups STORE
 restore STORE NEW

@@ -25,6 +25,7 @@ ALWAYS = {
     "--commit-log-path --runner --master --max-findings",
     "produce": "--format --namesrv --client-config",
     "consume": "--group --from --format --namesrv --client-config",
+    "archive": "--runner --master --max-findings --verify",
     "warm": "--spark",
     "admin peek": "--queue-id --time --count --namesrv --client-config",
 }
@@ -45,6 +46,7 @@ COMMON = {"--quiet", "--verbose", "--json"}
 CALLS = {
     "put": ("S", "--topic", "t"), "tail": ("S", "--topic", "t"), "query": ("S",), "dump": ("S",), "stats": ("S",),
     "export": ("S", "D"), "produce": ("t",), "consume": ("t",), "warm": (), "admin peek": ("t",),
+    "archive": ("S", "D"),
 }  # fmt: skip
 #: Values of options, where 7 is none.
 VALUES = {

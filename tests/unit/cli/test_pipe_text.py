@@ -41,6 +41,8 @@ COMMANDS = [
     "dispatch STORE --output TMP/dispatched --once",
     "backup STORE TMP/backups",
     "backups TMP/backups",
+    "archive STORE TMP/archive",
+    "archive --verify TMP/archive",
     "restore TMP/backups TMP/restored",
     "prune TMP/backups --keep-last 1",
     "delete-expired TMP/restored --dry-run",

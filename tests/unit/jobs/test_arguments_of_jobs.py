@@ -15,6 +15,7 @@ import pytest
 
 import reput
 import reput.jobs
+from reput.jobs.archive import archive, verify
 from reput.jobs.audit import audit
 from reput.jobs.backup import backup, list_backups, prune, restore
 from reput.jobs.diff import diff
@@ -36,10 +37,12 @@ class NoSink:
         raise AssertionError("an import begins")
 
 
-STORE, BACKUPS, NEW, LAKE = "store", "backups", "new", "lake.parquet"
+STORE, BACKUPS, ARCHIVE, NEW, LAKE = "store", "backups", "archive", "new", "lake.parquet"
 RUN: dict[str, Any] = {"runner": LocalRunner(1)}
 #: Right arguments of each function, and of what options are made by; paths are below the folder of the stores.
 GOOD: dict[Callable[..., Any], dict[str, Any]] = {
+    archive: {"store_path": STORE, "target": NEW} | RUN,
+    verify: {"target": ARCHIVE} | RUN,
     audit: {"store_path": STORE} | RUN,
     backup: {"store_path": STORE, "target": NEW} | RUN,
     list_backups: {"target": BACKUPS},
@@ -74,6 +77,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with reput.MessageStore.open(path / STORE, small=True) as store:
         store.put_message(reput.Message("orders", b'{"a": 1}', keys=["k"]))
     backup(path / STORE, path / BACKUPS, runner=LocalRunner(1))
+    archive(path / STORE, path / ARCHIVE, runner=LocalRunner(1))
     pq.write_table(pa.table({"topic": ["orders"], "body": [b"x"]}), path / LAKE)
     return path
 

@@ -124,7 +124,7 @@ def backup(
         if before is not None:
             _check_same_log(directory, opened, before)
         job = _BackupJob(directory, opened, before, runner, link, split_bytes, progress)
-        manifest, findings = job.run_again_while_files_go(_new_time(names))
+        manifest, findings = job.run_again_while_files_go(new_backup_time(names))
         data, name = encode_manifest(manifest), manifest_name(manifest.name)
         decode_manifest(data, f"{opened.path}/{name}")  # else no restore could read it
         opened.write(name, data)
@@ -173,7 +173,7 @@ def _newest(target: BackupTarget, names: Sequence[str]) -> Manifest | None:
     return None
 
 
-def _new_time(names: Sequence[str]) -> int:
+def new_backup_time(names: Sequence[str]) -> int:
     """Time for a new backup, in ms since 1970: now, but later than every other backup, whatever the clock shows."""
     now = time.time_ns() // 1_000_000
     return max(now, time_of_name(names[-1]) + 1) if names else now

@@ -20,15 +20,17 @@ from reput.config.message_store import MessageStoreConfig
 from reput.config.properties import camel_case
 from reput.errors import ConfigError, CorruptBackupError, StoreError, StoreFormatError
 from reput.files import DISK, FileLayer
+from reput.formats.archive import archived_file_name
 from reput.formats.backup import ConfigFile, LogRange, Manifest
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
 from reput.formats.paths import CHECKPOINT, COMMIT_LOG, CONFIG, offset_to_file_name
+from reput.jobs.archived_files import read_archived_file, restore_file
 from reput.jobs.arguments import check_arguments
 from reput.jobs.audit.job import audit
 from reput.jobs.backup.backup_job import backup_names, read_manifest
 from reput.jobs.backup.point_in_time import Cut, Until, find_cut, fit_config
 from reput.jobs.backup.source import SIZES
-from reput.jobs.backup.target import BackupTarget, find_target, folder_of
+from reput.jobs.backup.target import BackupTarget, find_target, folder_of, is_archive
 from reput.jobs.findings import Finding, FindingClass
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.rebuild.emptied_queues import write_emptied_queue
@@ -41,6 +43,7 @@ from reput.progress import Progress
 
 _UNFINISHED = ".unfinished"
 _STORE, _RESULT, _PARTIAL, _CUT = "store", "result", "parts", "cut"
+_ADVICE = "put it back from a copy of the target, or restore another backup"
 _AUDITED = ("message_delay_level", "max_hash_slot_num", "max_index_num")
 
 
@@ -240,6 +243,7 @@ class _RestoreJob:
         files: FileLayer,
     ) -> None:
         self.is_point_too_early = False
+        self._is_archive = is_archive(target)
         self._target, self._manifest, self._until = target, manifest, until
         self._store, self._staged, self._partial_folder, self._cut_path = store, staged, partial_folder, cut_path
         self._runner, self._progress, self._files = runner, progress, files
@@ -256,7 +260,7 @@ class _RestoreJob:
             files.write_atomically(os.path.join(self._staged, CHECKPOINT), encode_checkpoint(checkpoint))
         built = rebuild(self._staged, None, runner=self._runner, rules=rules, progress=self._progress, **sizes)
         forgotten: tuple[str, ...] = ()
-        if self._until is not None:
+        if self._until is not None or self._is_archive:  # the store's log was longer than an archive's
             forgotten = fit_config(StoreDirectory(self._staged, files=files), cut.end)
         audited = {name: sizes[name] for name in _AUDITED if name in sizes}
         checked = audit(self._staged, runner=self._runner, progress=self._progress, **audited)
@@ -271,7 +275,8 @@ class _RestoreJob:
         manifest, files = self._manifest, self._files
         for folder in (COMMIT_LOG, CONFIG):
             files.make_directories(os.path.join(self._staged, folder))
-        task = _RestoreFile(
+        kind = _RestoreArchivedFile if self._is_archive else _RestoreFile
+        task = kind(
             self._target, files, os.path.join(self._staged, COMMIT_LOG), self._partial_folder, manifest.log_file_size
         )
         self._runner.run(task, self._log_files(), description="restoring the log", progress=self._progress)
@@ -339,14 +344,30 @@ class _RestoreFile:
             return
         if self.files.exists(unfinished):
             self.files.unlink(unfinished)
-        with self.files.open(unfinished, writable=True, create=True, size=self.size) as file:
+        self._make(unfinished, begin, ranges)
+        with self.files.open(unfinished) as file:
+            file.sync()
+        self.files.rename(unfinished, path)
+
+    def _make(self, path: str, begin: int, ranges: tuple[LogRange, ...]) -> None:
+        with self.files.open(path, writable=True, create=True, size=self.size) as file:
             for log_range in ranges:
                 position = log_range.begin - begin
                 for data in _verified_blocks(self.target, log_range.name, log_range.sha256, log_range.size):
                     file.write(position, data)
                     position += len(data)
-            file.sync()
-        self.files.rename(unfinished, path)
+
+
+@dataclass(frozen=True, slots=True)
+class _RestoreArchivedFile(_RestoreFile):
+    """The same of a file of an archive."""
+
+    def _make(self, path: str, begin: int, ranges: tuple[LogRange, ...]) -> None:
+        archived = read_archived_file(self.target.path, begin, self.files)
+        if (archived.log,) != ranges:
+            reason = f"it is of other bytes of the log than the backup's manifest says; {_ADVICE}"
+            raise CorruptBackupError(f"{self.target.path}/{archived_file_name(begin)}", 0, reason)
+        restore_file(self.target.path, archived, path, self.files)
 
 
 def _verified_blocks(target: BackupTarget, name: str, sha256: str, size: int) -> Iterator[bytes]:
@@ -355,14 +376,13 @@ def _verified_blocks(target: BackupTarget, name: str, sha256: str, size: int) ->
     Raises CorruptBackupError if the object is missing or differs.
     """
     path, digest, read = f"{target.path}/{name}", hashlib.sha256(), 0
-    advice = "put it back from a copy of the target, or restore another backup"
     try:
         for data in target.read(name):
             yield data
             digest.update(data)
             read += len(data)
     except StoreError as error:
-        raise CorruptBackupError(path, read, f"{error}; {advice}") from error
+        raise CorruptBackupError(path, read, f"{error}; {_ADVICE}") from error
     if (read, digest.hexdigest()) != (size, sha256):
         found = f"{read} bytes with SHA-256 {digest.hexdigest()}"
-        raise CorruptBackupError(path, 0, f"expected {size} bytes with SHA-256 {sha256}, found {found}; {advice}")
+        raise CorruptBackupError(path, 0, f"expected {size} bytes with SHA-256 {sha256}, found {found}; {_ADVICE}")

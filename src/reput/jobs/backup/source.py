@@ -103,7 +103,7 @@ def look_at_source(directory: StoreDirectory) -> SourceState:
     files, root = directory.files, directory.path
     while True:
         sinks = read_sinks(files, root)
-        config, damaged = _read_config_files(directory)
+        config, damaged = read_config_files(directory)
         closed_end, flushed_ms = _known_end(directory)
         end = _log_end(directory, sinks)
         if read_sinks(files, root) == sinks:  # else the log may have a batch of a sink that `sinks` lacks
@@ -202,7 +202,7 @@ def _newest_ms(directory: StoreDirectory, end: ResumePoint, flushed_ms: int) -> 
     return newest
 
 
-def _read_config_files(directory: StoreDirectory) -> tuple[dict[str, bytes], list[str]]:
+def read_config_files(directory: StoreDirectory) -> tuple[dict[str, bytes], list[str]]:
     """JSON files by name, and the names of files that are damaged together with their backup."""
     files, folder = directory.files, os.path.join(directory.path, CONFIG)
     if not files.is_directory(folder):

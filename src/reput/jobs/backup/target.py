@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from reput.errors import ReputError, StoreError, StoreFormatError, StoreLockedError
 from reput.extras import require
 from reput.files import FileLayer
+from reput.formats.archive import ARCHIVE_FILE, decode_identity
 from reput.formats.backup import BACKUPS, CONFIG, LOG, TARGET_FILE, TARGET_TEXT
 
 if TYPE_CHECKING:
@@ -220,17 +221,29 @@ class ObjectTarget:
 
 
 def find_target(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
-    """Open an existing target to read it.
+    """Open an existing target to read it, or an archive, which has manifests of backups, too.
 
     Raises:
-        StoreFormatError: `path` is no target of backups.
+        StoreFormatError: `path` is no target of backups, and no archive.
+        CorruptBackupError: it is an archive whose first file is damaged.
         ConfigError: `path` is a URL, and fsspec is not installed.
     """
     target = _named(path, files)
+    if is_archive(target):
+        decode_identity(b"".join(target.read(ARCHIVE_FILE)), f"{target.path}/{ARCHIVE_FILE}")
+        return target
     if TARGET_FILE not in target.sizes(""):
-        raise StoreFormatError(f"{path}: no target of backups: it has no {TARGET_FILE}; check the path")
+        raise StoreFormatError(
+            f"{path}: no target of backups, and no archive: it has no {TARGET_FILE}, and no {ARCHIVE_FILE}; check the "
+            "path"
+        )
     _check_format(target)
     return target
+
+
+def is_archive(target: BackupTarget) -> bool:
+    """Whether a target is an archive of log files: then its manifests name them, and not objects of backups."""
+    return ARCHIVE_FILE in target.sizes("")
 
 
 @contextmanager

@@ -1,0 +1,220 @@
+"""Archives of stores: what is archived, when, by whom; and the stores that are made of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import reput
+from reput.errors import ConfigError, CorruptBackupError, StoreFormatError, StoreLockedError
+from reput.files import DISK
+from reput.jobs.archive import Archived, archive, verify
+from reput.jobs.archived_files import read_archived_file, restore_file
+from reput.jobs.backup import Restored, backup, list_backups, prune, restore
+from reput.jobs.runner import LocalRunner
+from tests.support.archives import FILE_SIZE, OPTIONS, log_files, store_with_sealed_files
+from tests.support.damage import at, flip
+from tests.support.faulty_files import FaultyFiles
+from tests.support.trees import tree
+
+
+def take(store: Path, target: Path, **options: Any) -> Archived:
+    return archive(store, target, **({"runner": LocalRunner(2)} | options))
+
+
+def make(target: Path, store: Path, **options: Any) -> Restored:
+    result = restore(target, store, **({"runner": LocalRunner(2)} | options))
+    assert result.is_clean, result.findings
+    return result
+
+
+def put_more(store: Path, count: int) -> None:
+    with reput.MessageStore.open(store, files=FaultyFiles(), **OPTIONS) as opened:
+        for n in range(count):
+            opened.put_message(reput.Message("orders", bytes(300), keys=(f"more-{n}",)), queue_id=n % 4)
+
+
+@pytest.fixture(scope="module")
+def closed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return store_with_sealed_files(tmp_path_factory.mktemp("archive") / "store")
+
+
+@pytest.fixture
+def store(closed_store: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(closed_store, tmp_path / "store"))
+
+
+def test_sealed_files_come_back_byte_for_byte(store: Path, tmp_path: Path) -> None:
+    before = tree(store)
+    result = take(store, tmp_path / "archive")
+    assert tree(store) == before
+    sealed = dict(list(log_files(store).items())[: result.files])
+    assert result.files == result.new_files > 2
+    assert result.end_offset == result.files * FILE_SIZE == result.new_log_bytes
+    assert result.findings == ()
+    made = make(tmp_path / "archive", tmp_path / "restored")
+    assert made.end_offset == result.end_offset
+    assert made.messages == result.new_messages
+    restored = log_files(tmp_path / "restored")
+    assert {name: data for name, data in restored.items() if name in sealed} == sealed
+    assert not any(any(data) for name, data in restored.items() if name not in sealed)
+
+
+def test_a_restored_store_serves_its_messages_and_no_group_stands_after_them(store: Path, tmp_path: Path) -> None:
+    take(store, tmp_path / "archive")
+    made = make(tmp_path / "archive", tmp_path / "restored")
+    with reput.MessageStore.open(tmp_path / "restored", read_only=True) as opened:
+        ends = {queue: opened.max_offset("orders", queue) for queue in range(4)}
+        assert sum(ends.values()) == made.messages
+    text = (tmp_path / "restored/config/consumerOffset.json").read_text()
+    assert f"0:{ends[0]}" in text
+    assert "orders" in (tmp_path / "restored/config/topics.json").read_text()
+
+
+def test_the_next_run_archives_what_is_new_and_changes_nothing_else(store: Path, tmp_path: Path) -> None:
+    first = take(store, tmp_path / "archive")
+    before = tree(tmp_path / "archive")
+    again = take(store, tmp_path / "archive")
+    assert (again.new_files, again.files) == (0, first.files)
+    assert tree(tmp_path / "archive") == before
+    put_more(store, 60)
+    later = take(store, tmp_path / "archive")
+    assert later.new_files > 0
+    assert tree(tmp_path / "archive").items() >= before.items()
+    names = [one.name for one in list_backups(tmp_path / "archive")]  # type: ignore[union-attr]
+    assert len(names) == 2
+    for name, end in zip(names, (first.end_offset, later.end_offset), strict=True):
+        assert make(tmp_path / "archive", tmp_path / name, backup=name).end_offset == end
+
+
+def test_an_archive_goes_on_when_retention_has_deleted_what_it_has(store: Path, tmp_path: Path) -> None:
+    take(store, tmp_path / "archive")
+    before = log_files(store)
+    for name in list(before)[:2]:
+        (store / "commitlog" / name).unlink()
+    put_more(store, 60)
+    result = take(store, tmp_path / "archive")
+    assert result.begin_offset == 0
+    make(tmp_path / "archive", tmp_path / "restored")
+    restored = log_files(tmp_path / "restored")
+    assert [restored[name] for name in list(before)[:2]] == [before[name] for name in list(before)[:2]]
+
+
+@pytest.mark.parametrize("point", ["time", "offset"])
+def test_a_restore_ends_at_a_point_in_time(store: Path, tmp_path: Path, point: str) -> None:
+    take(store, tmp_path / "archive")
+    table = reput.read_log(store).read_all()
+    offset = table["commit_log_offset"][40].as_py()
+    if point == "offset":
+        made = make(tmp_path / "archive", tmp_path / "restored", until_offset=offset + 1)
+        assert made.messages == 41
+    else:
+        times = [round(time.as_py().timestamp() * 1000) for time in table["store_timestamp"]]
+        made = make(tmp_path / "archive", tmp_path / "restored", until_ms=times[40])
+        assert made.messages == sum(time <= times[40] for time in times)
+    end = made.end_offset
+    assert b"".join(log_files(tmp_path / "restored").values())[:end] == b"".join(log_files(store).values())[:end]
+
+
+def test_a_store_without_a_sealed_file_begins_an_archive_and_one_without_a_log_none(tmp_path: Path) -> None:
+    store = store_with_sealed_files(tmp_path / "store", 3)
+    assert take(store, tmp_path / "archive").files == 0
+    assert {path.name for path in (tmp_path / "archive").iterdir()} == {"archive.json", "lock"}
+    assert verify(tmp_path / "archive", runner=LocalRunner(1)).findings == ()
+    shutil.rmtree(store / "commitlog")
+    assert take(store, tmp_path / "other").files == 0
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_damaged_file_is_kept_as_it_is_and_told(store: Path, tmp_path: Path) -> None:
+    offset = reput.read_log(store, columns=["commit_log_offset"]).read_all()["commit_log_offset"][5].as_py()
+    path, position = at(store, offset)
+    flip(path, position + 90)
+    before = path.read_bytes()
+    result = take(store, tmp_path / "archive")
+    assert len(result.findings) == 1
+    assert str(path) in result.findings[0]
+    archived = read_archived_file(str(tmp_path / "archive"), 0, DISK)
+    restore_file(str(tmp_path / "archive"), archived, str(tmp_path / "file"), DISK)
+    assert (tmp_path / "file").read_bytes() == before
+
+
+def refused(store: Path, target: Path, kind: type[Exception], text: str) -> None:
+    """Archive, and see it refused; nothing is changed."""
+    before = tree(target) | {"lock": ""}
+    with pytest.raises(kind, match=text):
+        take(store, target)
+    assert tree(target) | {"lock": ""} == before
+
+
+def test_another_store_is_refused(store: Path, tmp_path: Path) -> None:
+    take(store, tmp_path / "archive")
+    other = store_with_sealed_files(tmp_path / "other")
+    refused(other, tmp_path / "archive", ConfigError, "give another target")
+
+
+def test_a_store_that_was_moved_goes_on(store: Path, tmp_path: Path) -> None:
+    first = take(store, tmp_path / "archive")
+    store.rename(tmp_path / "moved")
+    assert take(tmp_path / "moved", tmp_path / "archive").files == first.files
+
+
+def test_a_log_that_was_cut_and_has_grown_again_is_refused(store: Path, tmp_path: Path) -> None:
+    made = tmp_path / "again"
+    backup(store, tmp_path / "backups", runner=LocalRunner(1))
+    take(store, tmp_path / "archive")
+    restore(tmp_path / "backups", made, runner=LocalRunner(1), until_offset=FILE_SIZE + 10)
+    refused(made, tmp_path / "archive", ConfigError, "was cut")
+    put_more(made, 100)
+    refused(made, tmp_path / "archive", ConfigError, "other records")
+
+
+def test_a_gap_between_archive_and_log_is_refused(store: Path, tmp_path: Path) -> None:
+    take(store, tmp_path / "archive")
+    archived = list(log_files(store))
+    put_more(store, 100)
+    for name in archived:
+        (store / "commitlog" / name).unlink()
+    min((store / "commitlog").iterdir()).unlink()
+    refused(store, tmp_path / "archive", ConfigError, "in neither")
+
+
+def test_targets_that_are_none_are_refused(store: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter").touch()
+    (tmp_path / "file").touch()
+    refused(store, tmp_path / "mine", StoreFormatError, "not empty")
+    refused(store, tmp_path / "file", StoreFormatError, "a file")
+    refused(store, store / "archive", ConfigError, "inside the store")
+    backup(store, tmp_path / "backups", runner=LocalRunner(1))
+    refused(store, tmp_path / "backups", StoreFormatError, "not empty")
+    with pytest.raises(ConfigError, match="folders so far"):
+        archive(store, "s3://bucket/archive", runner=LocalRunner(1))
+    take(store, tmp_path / "archive")
+    with pytest.raises(StoreFormatError, match="no target of backups"):
+        backup(store, tmp_path / "archive", runner=LocalRunner(1))
+    with pytest.raises(StoreFormatError, match="no target of backups"):
+        prune(tmp_path / "archive", keep_last=1)
+
+
+def test_a_second_archiver_is_refused(store: Path, tmp_path: Path) -> None:
+    take(store, tmp_path / "archive")
+    lock = DISK.lock(str(tmp_path / "archive/lock"))
+    try:
+        with pytest.raises(StoreLockedError, match="another process archives"):
+            take(store, tmp_path / "archive")
+    finally:
+        lock.release()
+
+
+def test_a_damaged_manifest_ends_the_run_and_one_that_is_missing_is_written_again(store: Path, tmp_path: Path) -> None:
+    take(store, tmp_path / "archive")
+    manifest = tmp_path / "archive" / f"{FILE_SIZE:020}.json"
+    flip(manifest, 100)
+    refused(store, tmp_path / "archive", CorruptBackupError, "put it back")
+    manifest.unlink()
+    assert take(store, tmp_path / "archive").new_files == 1
+    make(tmp_path / "archive", tmp_path / "restored")

@@ -1,0 +1,95 @@
+"""Verification of archives: a wrong byte anywhere is found, by it and by a restore."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from reput.errors import ReputError, StoreFormatError
+from reput.jobs.archive import archive, verify
+from reput.jobs.backup import restore
+from reput.jobs.runner import LocalRunner
+from tests.support.archives import FILE_SIZE, log_files, store_with_sealed_files
+
+RUNNER = LocalRunner(1)
+
+
+@pytest.fixture(scope="module")
+def archived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A store, and its archive."""
+    folder = tmp_path_factory.mktemp("verify")
+    store = store_with_sealed_files(folder / "store", 100)
+    archive(store, folder / "archive", runner=RUNNER)
+    return store, folder / "archive"
+
+
+def files_of(target: Path) -> list[Path]:
+    """Files of an archive that mean something."""
+    return sorted(path for path in target.rglob("*") if path.is_file() and path.name != "lock")
+
+
+def faults(target: Path) -> list[str]:
+    try:
+        return list(verify(target, runner=RUNNER).findings)
+    except ReputError as error:
+        return [str(error)]
+
+
+def test_a_whole_archive_is_proven(archived: tuple[Path, Path]) -> None:
+    _, target = archived
+    result = verify(target, runner=RUNNER)
+    assert (result.findings, result.files * FILE_SIZE) == ((), result.log_bytes)
+    assert result.messages > 0
+
+
+def test_a_wrong_bit_anywhere_is_found_and_makes_no_wrong_log_file(archived: tuple[Path, Path], tmp_path: Path) -> None:
+    store, target = archived
+    chance = random.Random(48)
+    expected = log_files(store)
+    copy, restored = tmp_path / "archive", tmp_path / "restored"
+    for path in files_of(target):
+        for _ in range(3):
+            shutil.copytree(target, copy)
+            data = bytearray(path.read_bytes())
+            position = chance.randrange(len(data))
+            data[position] ^= 1 << chance.randrange(8)
+            (copy / path.relative_to(target)).write_bytes(data)
+            assert faults(copy), (path, position)
+            with pytest.raises(ReputError):
+                restore(copy, restored, runner=RUNNER)
+            for found in tmp_path.glob("restored.unfinished/_reput/store/commitlog/*"):
+                assert found.read_bytes() == expected[found.name]
+            shutil.rmtree(tmp_path / "restored.unfinished", ignore_errors=True)
+            shutil.rmtree(copy)
+
+
+def test_a_missing_file_is_found(archived: tuple[Path, Path], tmp_path: Path) -> None:
+    _, target = archived
+    for path in files_of(target):
+        copy = Path(shutil.copytree(target, tmp_path / "archive"))
+        (copy / path.relative_to(target)).unlink()
+        assert faults(copy), path
+        shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("endings", [(".json",), (".parquet",), (".json", ".parquet", ".rest.parquet")])
+def test_files_that_were_swapped_are_found(
+    archived: tuple[Path, Path], tmp_path: Path, endings: tuple[str, ...]
+) -> None:
+    _, target = archived
+    copy = Path(shutil.copytree(target, tmp_path / "archive"))
+    for ending in endings:
+        first, second = copy / f"{0:020}{ending}", copy / f"{FILE_SIZE:020}{ending}"
+        if first.exists() and second.exists():
+            data = first.read_bytes()
+            first.write_bytes(second.read_bytes())
+            second.write_bytes(data)
+    assert faults(copy)
+
+
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreFormatError, match="no archive"):
+        verify(tmp_path, runner=RUNNER)
