@@ -20,6 +20,7 @@ from reput.formats.batch_consume_queue import BATCH_UNIT_SIZE
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.message import Message
 from reput.formats.paths import LOCK
+from reput.jobs.archive import archive, verify
 from reput.jobs.audit.job import audit
 from reput.jobs.backup.backup_job import backup
 from reput.jobs.backup.restore_job import restore
@@ -32,6 +33,7 @@ from reput.progress import Progress
 from reput.spark import audit as spark_audit
 from reput.spark import diff as spark_diff
 from reput.spark.runner import SparkRunner
+from tests.support.archives import store_with_sealed_files
 from tests.support.damage import flip
 from tests.support.golden import expected_files, origin, used_files
 from tests.support.large_store import write_large_store
@@ -241,6 +243,20 @@ def test_a_backup_by_spark_has_the_objects_of_one_by_threads_and_comes_back(
     assert tree(tmp_path / "spark/log") == tree(tmp_path / "local/log") != {}
     restored = restore(str(tmp_path / "spark"), tmp_path / "restored", runner=SparkRunner(spark))
     assert (restored.messages, restored.findings) == (MESSAGES, ())
+
+
+def test_an_archive_by_spark_has_the_files_of_one_by_threads_and_comes_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    store = store_with_sealed_files(tmp_path / "store")
+    for name, runner in (("local", LocalRunner(2)), ("spark", SparkRunner(spark))):
+        taken = archive(store, tmp_path / name, runner=runner)
+        assert taken.new_files > 1
+    local = {name: digest for name, digest in tree(tmp_path / "local").items() if name[:20].isdigit()}
+    assert tree(tmp_path / "spark").items() >= local.items()
+    assert verify(tmp_path / "spark", runner=SparkRunner(spark)).findings == ()
+    restored = restore(tmp_path / "spark", tmp_path / "restored", runner=SparkRunner(spark))
+    assert (restored.messages, restored.findings) == (taken.new_messages, ())
 
 
 def test_a_job_that_nobody_waits_for_any_more_is_cancelled(spark: SparkSession, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
-from reput.errors import ReputError, StoreError, StoreFormatError, StoreLockedError
+from reput.errors import ConfigError, ReputError, StoreError, StoreFormatError, StoreLockedError
 from reput.extras import require
 from reput.files import FileLayer
 from reput.formats.archive import ARCHIVE_FILE, decode_identity
@@ -226,10 +226,14 @@ def find_target(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
     Raises:
         StoreFormatError: `path` is no target of backups, and no archive.
         CorruptBackupError: it is an archive whose first file is damaged.
-        ConfigError: `path` is a URL, and fsspec is not installed.
+        ConfigError: `path` is a URL, and fsspec is not installed; or the URL of an archive.
     """
     target = _named(path, files)
     if is_archive(target):
+        if not isinstance(target, FolderTarget):
+            raise ConfigError(
+                f"{path}: an archive in an object storage, and archives are folders so far; copy it to one"
+            )
         decode_identity(b"".join(target.read(ARCHIVE_FILE)), f"{target.path}/{ARCHIVE_FILE}")
         return target
     if TARGET_FILE not in target.sizes(""):

@@ -6,16 +6,21 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyarrow import compute as pc
+from pyarrow import parquet as pq
 
 import reput
 from reput.errors import ConfigError, CorruptBackupError, StoreFormatError, StoreLockedError
 from reput.files import DISK
-from reput.jobs.archive import Archived, archive, verify
+from reput.formats.archive import REST, ROWS
+from reput.jobs.archive import Archived, archive, verify, write_file
 from reput.jobs.archived_files import read_archived_file, restore_file
 from reput.jobs.backup import Restored, backup, list_backups, prune, restore
 from reput.jobs.runner import LocalRunner
-from tests.support.archives import FILE_SIZE, OPTIONS, log_files, store_with_sealed_files
+from reput.kernels.archive.archived_rows import ROWS_SCHEMA
+from tests.support.archives import FILE_SIZE, OPTIONS, log_files, store_with_sealed_files, there_and_back
 from tests.support.damage import at, flip
 from tests.support.faulty_files import FaultyFiles
 from tests.support.trees import tree
@@ -140,6 +145,32 @@ def test_a_damaged_file_is_kept_as_it_is_and_told(store: Path, tmp_path: Path) -
     archived = read_archived_file(str(tmp_path / "archive"), 0, DISK)
     restore_file(str(tmp_path / "archive"), archived, str(tmp_path / "file"), DISK)
     assert (tmp_path / "file").read_bytes() == before
+
+
+def test_row_groups_and_groups_of_the_rest_join(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_GROUP_BYTES", 700), ("_PIECES", 2), ("_PIECE_BYTES", 30)):
+        monkeypatch.setattr(write_file, name, value)
+    data = bytearray(log_files(store)[f"{0:020}"])
+    for position in range(2000, FILE_SIZE, 1500):
+        data[position] ^= 1
+    archived = there_and_back(bytes(data), 0, tmp_path / "alone")
+    path = tmp_path / "alone/archive" / archived.name
+    groups = {ending: pq.ParquetFile(f"{path}{ending}").num_row_groups for ending in (ROWS, REST)}
+    assert min(groups.values()) > 2
+
+
+def test_rows_are_in_the_order_of_topics_and_queues_and_are_those_of_read_log(store: Path, tmp_path: Path) -> None:
+    result = take(store, tmp_path / "archive")
+    names = [name for name in ROWS_SCHEMA.names if name not in ("property_order", "raw_properties")]
+    parts = [pq.read_table(path) for path in sorted((tmp_path / "archive").glob("?" * 20 + ROWS))]
+    for part in parts:
+        order = [("topic", "ascending"), ("queue_id", "ascending"), ("commit_log_offset", "ascending")]
+        assert part.equals(part.sort_by(order))
+    found = pa.concat_tables(parts).select(names).sort_by("commit_log_offset")
+    expected = reput.read_log(store, columns=names, raw_body=True).read_all()
+    expected = expected.filter(pc.less(expected["commit_log_offset"], result.end_offset))
+    assert found.to_pylist() == expected.to_pylist()
+    assert found.num_rows == result.new_messages
 
 
 def refused(store: Path, target: Path, kind: type[Exception], text: str) -> None:
