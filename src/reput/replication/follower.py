@@ -211,19 +211,24 @@ class Follower:
         log = self._log = self._told(self._master.log)
         self._take_file_size(config)
         self._told(self._copy_topics)
-        while self._has_nothing and log and log.max_offset == log.min_offset:  # there is nothing to ask for
+        is_new = log is not None and not log.max_offset and self._writer.is_empty
+        # Of an empty log there is nothing to ask for. But a new master may take its first message only with a slave.
+        while self._has_nothing and log and log.max_offset == log.min_offset and (once or not is_new):
             self._connected()
             self._failure = None
             self._on_state(self.state)
             if once or stop.wait(_RETRY_S):
                 return
             log = self._log = self._told(self._master.log)
-        first = self._received.begin(*self._beginning(log))
+        first = self._received.begin(*self._beginning(log), first=0 if is_new else None)
         address = self._ha_address or ha_address(self._master.address, config)
         stream = HAStream(address, self._bandwidth, waits_for_bytes=once)
         try:
             stream.report(first)
             self._connected()
+            if is_new:  # nothing has to be compared
+                self._failure = None
+                self._on_state(self.state)
             self._receive(stream, first, stop, once)
         finally:
             stream.close()
@@ -273,7 +278,7 @@ class Follower:
         """Offset of the bytes that the master is to send, and the bytes that begin them; for `ReceivedLog.begin`."""
         end = self._writer.end_offset
         if self._writer.is_empty:
-            if log is None:
+            if log is None or not log.max_offset:  # the first frame says where it begins
                 return None, b""
             size = self._store.config.mapped_file_size_commit_log
             newest = max(log.max_offset - 1, log.min_offset)

@@ -28,6 +28,7 @@ class ReceivedLog:
         self._writer, self._path, self._address = writer, path, address
         self.following = 0
         self._known = b""
+        self._first: int | None = None
         self._room = np.empty(_ROOM_BYTES, np.uint8)
         self._kept = 0
 
@@ -36,12 +37,13 @@ class ReceivedLog:
         """Whether all has come that the store had when the connection began."""
         return not self._known
 
-    def begin(self, offset: int | None, known: bytes) -> int:
+    def begin(self, offset: int | None, known: bytes, *, first: int | None = None) -> int:
         """A connection begins; what the last one left of a record that is not whole is forgotten.
 
         Args:
             offset: Where the bytes begin that shall come. None, for a master that does not say where its log begins:
                 where its first frame says.
+            first: Where the first frame must begin, if that says where the log begins; None for anywhere.
             known: The bytes that must come first, as the store has them.
 
         Returns:
@@ -49,7 +51,7 @@ class ReceivedLog:
             is only for a master that does not say where its log begins. A log that begins at 0 is asked for from 1 on:
             the first byte of a record is 0, as records are shorter than 16 MiB.
         """
-        self._known, self._kept = known, 0
+        self._known, self._kept, self._first = known, 0, first
         if offset == 0:
             self._keep(np.zeros(1, np.uint8))
             offset = 1
@@ -63,7 +65,7 @@ class ReceivedLog:
             ReplicationError: It does not follow, or the store has other bytes there; nothing of it is kept.
             StoreStateError: The log, which is empty, cannot begin there.
         """
-        if not self.following:
+        if not self.following and self._first in (None, offset):
             self._writer.begin_at(offset)
             self.following = offset
         if offset != self.following:

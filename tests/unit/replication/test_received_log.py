@@ -56,3 +56,14 @@ def test_a_master_may_say_where_its_log_begins(tmp_path: Path) -> None:
         assert received.begin(None, b"") == 0
         received.take(size, memoryview(b"record"))
         assert (writer.end_offset, received.following) == (size, size + 6)
+
+
+def test_the_log_of_an_empty_master_begins_where_it_said(tmp_path: Path) -> None:
+    """RocketMQ's master sends its newest file to who has nothing; there may be a second one by now."""
+    with MessageStore.open(tmp_path / "copy", small=True) as store:
+        writer, size = store.replica_writer(), store.config.mapped_file_size_commit_log
+        received = ReceivedLog(writer, store.path, "master:1")
+        assert received.begin(None, b"", first=0) == 0
+        with pytest.raises(ReplicationError, match=f"master:1 goes on at {size}, expected 0"):
+            received.take(size, memoryview(b"record"))
+        assert writer.is_empty

@@ -281,6 +281,27 @@ def test_a_slave_tells_how_it_follows(pair: Pair) -> None:
         assert known["inSync"]
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_first_message_of_all_waits_for_its_slave(pair: Pair, is_first: bool) -> None:
+    """An empty master that takes nothing without replicas in sync, and an empty slave: one of them has to begin."""
+    keys = {"min_in_sync_replicas": 2, "in_sync_replicas": 2}
+    with ExitStack() as stack:
+        slave = stack.enter_context(pair.slave()) if is_first else None
+        master = stack.enter_context(pair.start("master", "SYNC_MASTER", **keys))
+        slave = slave or stack.enter_context(pair.slave())
+
+        def is_in_sync() -> bool:
+            status = json.loads(ask(master.address, RequestCode.GET_BROKER_HA_STATUS).body)
+            return any(one["inSync"] for one in status["haConnectionInfo"])
+
+        until(is_in_sync)
+        send_count(master, 3)
+        until(lambda: max_offset(slave) == 3)
+        assert slave.in_loop(lambda state: state.slave and state.slave.copies_nothing) is None
+        end = master.in_loop(lambda state: state.store.max_commit_log_offset)
+    assert log_of(pair.path("slave"), end) == log_of(pair.path("master"), end)
+
+
 def test_a_slave_of_another_log_stops_with_an_error_and_appends_nothing(
     pair: Pair, caplog: pytest.LogCaptureFixture
 ) -> None:
