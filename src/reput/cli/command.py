@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from reput.cli.display.logs import logs_on_stderr
 from reput.cli.display.output import no_progress
-from reput.cli.option_rules import check_ways
+from reput.cli.option_rules import check_numbers, check_ways
 
 #: Characters of a command's first sentence.
 _NO_LIMIT = 1000
@@ -86,7 +86,8 @@ class Command(TyperCommand):
         return parser
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command; raises ConfigError for an option that has no meaning in the way it is called."""
+        """Run the command; raises ConfigError for a number without end, and an option without meaning in this way."""
+        check_numbers(ctx)
         check_ways(ctx)
         return super().invoke(ctx)
 

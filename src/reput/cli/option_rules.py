@@ -5,8 +5,10 @@ Defaults in the user's file, and the environment, are no calls: they count if th
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
+from reput.config.arguments import LEAST_LONG, MOST_LONG, check_whole, refusal
 from reput.errors import ConfigError
 
 
@@ -26,6 +28,7 @@ class Rule(NamedTuple):
     not_with: tuple[str, ...] = ()
 
 
+_MOST_FLOAT = 10**9
 _ONE_MESSAGE = ("--message-id", "--commit-log-offset")
 #: By the words of a command.
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -79,6 +82,19 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("--offset",), not_with=("--time",)),
     ),
 }
+
+
+def check_numbers(context: Any) -> None:
+    """Raises ConfigError for a number that no system has; what a number means, its command checks.
+
+    Whole numbers are Java's `long`; seconds, and messages a second, end where a machine's life does.
+    """
+    for option in context.command.params:
+        value = context.params.get(option.name)
+        if isinstance(value, float) and not abs(value) <= _MOST_FLOAT:
+            raise refusal(option.opts[0], value, f"a number, {_MOST_FLOAT} at most")
+        if isinstance(value, int) and not isinstance(value, bool):
+            check_whole(option.opts[0], value, -math.inf if value > 0 else LEAST_LONG, MOST_LONG)
 
 
 def check_ways(context: Any) -> None:

@@ -151,7 +151,14 @@ def parse_start(text: str) -> Literal["first", "last"] | datetime:
     """Parse where to begin in a queue: `first`, `last`, or a time as of `parse_time`."""
     if text == "first":
         return "first"
-    return "last" if text == "last" else datetime.fromtimestamp(parse_time(text) / 1000, UTC)
+    if text == "last":
+        return "last"
+    try:
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=parse_time(text))
+    except OverflowError:
+        raise typer.BadParameter(
+            f"{text!r}: expected a time of the years 1 to 9999; milliseconds since 1970 have 13 digits today"
+        ) from None
 
 
 MaxFindings = Annotated[

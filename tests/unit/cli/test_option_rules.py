@@ -10,7 +10,7 @@ import pytest
 from typer.main import get_command
 
 from reput.cli.main import app
-from reput.cli.option_rules import RULES, check_ways
+from reput.cli.option_rules import RULES, check_numbers, check_ways
 from reput.errors import ConfigError
 from tests.support.commands import Run
 
@@ -155,3 +155,35 @@ def test_a_default_of_the_users_file_counts_where_it_has_a_meaning(
     (tmp_path / "config.toml").write_text('[stats]\nwatermark = "5 minutes"\n')
     monkeypatch.setenv("REPUT_DEFAULTS", str(tmp_path / "config.toml"))
     assert run_reput("stats", store).status == 0
+
+
+NUMBERS = [
+    (name, option.opts[0], option.type_descriptor.annotation)
+    for name, command in COMMANDS.items()
+    for option in command.params
+    if option.type_descriptor.annotation in (int, float)
+]
+
+
+@pytest.mark.parametrize(("name", "option", "kind"), NUMBERS)
+def test_a_number_that_no_system_has_is_refused_by_its_option(name: str, option: str, kind: type) -> None:
+    assert len(NUMBERS) > 40
+    command = COMMANDS[name]
+    context = command.context_class(command)
+    (param,) = (one.name for one in command.params if one.opts[0] == option)
+    values = [1e10, float("inf"), float("nan")] if kind is float else [1 << 63, -(1 << 63) - 1, 10**30]
+    for value in values:
+        context.params = {param: value}
+        with pytest.raises(ConfigError, match=f"^{option} "):
+            check_numbers(context)
+    context.params = {param: 5}
+    check_numbers(context)
+
+
+def test_a_start_that_is_no_time_of_python_is_refused_in_a_line(store: Path, run_reput: Run) -> None:
+    texts = ["1796053566612168562", "1796053566000000", "9" * 20, f"-{'9' * 20}"]
+    for text in (*texts, "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"):
+        for words in (("tail", store, "--topic", "orders", "--timeout", 0), ("consume", "orders")):
+            answer = run_reput(*words, "--from", text)
+            assert (answer.status, answer.out) == (2, "")
+            assert "expected a time of the years 1 to 9999" in answer.err
