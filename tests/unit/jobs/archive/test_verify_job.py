@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import random
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet as pq
 
-from reput.errors import ReputError, StoreFormatError
+from reput.errors import CorruptBackupError, ReputError, StoreFormatError
+from reput.files import DISK
+from reput.formats.archive import ArchiveObject, encode_archived_file
 from reput.jobs.archive import archive, verify
+from reput.jobs.archived_files import read_archived_file
 from reput.jobs.backup import restore
 from reput.jobs.runner import LocalRunner
 from tests.support.archives import FILE_SIZE, log_files, store_with_sealed_files
@@ -88,6 +95,32 @@ def test_files_that_were_swapped_are_found(
             first.write_bytes(second.read_bytes())
             second.write_bytes(data)
     assert faults(copy)
+
+
+@pytest.mark.parametrize("place", ["body", "a place outside", "properties"])
+def test_objects_that_fit_their_hashes_and_make_another_log_file_are_found(
+    archived: tuple[Path, Path], tmp_path: Path, place: str
+) -> None:
+    """As a fault of the writer would leave them, or whoever can write to the folder."""
+    _, target = archived
+    copy = Path(shutil.copytree(target, tmp_path / "archive"))
+    file = read_archived_file(str(copy), 0, DISK)
+    path = copy / f"{file.name}.parquet"
+    table = pq.read_table(path)
+    columns = {
+        "body": ("body", pa.array([b"x"] * table.num_rows, pa.binary())),
+        "a place outside": ("commit_log_offset", pa.array([FILE_SIZE - 50] * table.num_rows)),
+        "properties": ("property_order", pa.array(["." * 99] * table.num_rows)),
+    }
+    name, column = columns[place]
+    pq.write_table(table.set_column(table.schema.get_field_index(name), name, column), path)
+    data = path.read_bytes()
+    rows = ArchiveObject(len(data), hashlib.sha256(data).hexdigest())
+    (copy / f"{file.name}.json").write_bytes(encode_archived_file(replace(file, rows=rows)))
+    assert faults(copy)
+    with pytest.raises(CorruptBackupError):
+        restore(copy, tmp_path / "restored", runner=RUNNER)
+    assert not list(tmp_path.glob(f"restored.unfinished/_reput/store/commitlog/{file.name}"))
 
 
 def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
