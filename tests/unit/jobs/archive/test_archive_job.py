@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from pyarrow import parquet as pq
 
 import reput
 from reput.errors import ConfigError, CorruptBackupError, StoreFormatError, StoreLockedError
-from reput.files import DISK
+from reput.files import DISK, FileLayer
 from reput.formats.archive import REST, ROWS
 from reput.jobs.archive import Archived, archive, verify, write_file
 from reput.jobs.archived_files import read_archived_file, restore_file
@@ -171,6 +173,23 @@ def test_rows_are_in_the_order_of_topics_and_queues_and_are_those_of_read_log(st
     expected = expected.filter(pc.less(expected["commit_log_offset"], result.end_offset))
     assert found.to_pylist() == expected.to_pylist()
     assert found.num_rows == result.new_messages
+
+
+class WrongFiles(FileLayer):
+    """A disk that has another byte than was written to a file with rows or rest."""
+
+    def rename_files(self, names: Sequence[tuple[str, str]]) -> None:
+        super().rename_files(names)
+        for _, path in names:
+            flip(Path(path), os.path.getsize(path) // 2)
+
+
+def test_a_file_counts_only_if_the_target_has_what_was_written(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(CorruptBackupError, match="SHA-256"):
+        take(store, tmp_path / "archive", files=WrongFiles())
+    assert not list((tmp_path / "archive").glob("0*.json"))
+    assert take(store, tmp_path / "archive").new_files > 0
+    assert verify(tmp_path / "archive", runner=LocalRunner(1)).findings == ()
 
 
 def refused(store: Path, target: Path, kind: type[Exception], text: str) -> None:
