@@ -144,3 +144,17 @@ def test_a_restore_that_ends_at_any_operation_has_no_store_or_a_whole_one_and_go
         assert log_files(path).items() <= expected.items()
         assert len(log_files(path)) == len(expected) - 1
         shutil.rmtree(path.parent)
+
+
+def test_log_files_of_a_restored_store_are_there_after_a_power_cut(
+    stores: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    _, live, _ = stores
+    take(live, tmp_path / "target")
+    files = FaultyFiles()
+    (tmp_path / "machine").mkdir()
+    restore(tmp_path / "target", tmp_path / "machine/store", runner=LocalRunner(1), files=files)
+    files.cut_power(tmp_path / "machine/store/commitlog", tmp_path / "left")
+    expected = log_files(live)
+    left = {path.name: path.read_bytes() for path in (tmp_path / "left").iterdir()}
+    assert left == {name: expected[name] for name in list(expected)[:-1]}
