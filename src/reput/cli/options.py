@@ -22,17 +22,18 @@ _MAX_BYTES = 256 << 20
 
 
 def check_path(path: str | None) -> str | None:
-    """Refuse an empty path: an unset shell variable must not mean the current folder."""
+    """Refuse an empty path, as an unset shell variable must not mean the current folder; `~` is the home folder.
+
+    The shell does not replace it in `--output=~/x`, and nobody does in a file of defaults.
+    """
     if path == "":
         raise typer.BadParameter("an empty path; the current folder is .")
-    return path
+    return None if path is None else os.path.expanduser(path)
 
 
 def check_paths(paths: list[str]) -> list[str]:
     """`check_path` for several."""
-    for path in paths:
-        check_path(path)
-    return paths
+    return [found for path in paths if (found := check_path(path)) is not None]
 
 
 Store = Annotated[
@@ -94,6 +95,7 @@ def check_output_file(path: str | None) -> str | None:
     from reput.files import DISK
     from reput.formats.paths import COMMIT_LOG
 
+    path = check_path(path)
     if path is not None:
         if DISK.is_directory(path):
             raise typer.BadParameter(f"{path!r} is a folder; name a file")

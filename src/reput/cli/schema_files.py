@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -40,10 +41,10 @@ def _read(decode: str, name: str) -> BodySchema:
 
     if decode == "avro":
         try:
-            return DISK.read_bytes(name).decode()
+            return DISK.read_bytes(os.path.expanduser(name)).decode()
         except UnicodeDecodeError:
             raise ConfigError(f"--schema-file: {name} is no text; expected {SCHEMA_FILES[decode]}") from None
     path, _, message = name.rpartition(":")
     if not path or "/" in message:
         raise ConfigError(f"--schema-file: {name} names no message; expected {SCHEMA_FILES[decode]}")
-    return ProtobufSchema(DISK.read_bytes(path), message)
+    return ProtobufSchema(DISK.read_bytes(os.path.expanduser(path)), message)

@@ -16,7 +16,7 @@ from typing import Any, Self
 from reput.errors import ConfigError, StoreFormatError, StoreLockedError
 from reput.files import DISK, FileLayer
 from reput.formats.own_json import decode_json
-from reput.log.object_storage import check_is_no_url
+from reput.log.object_storage import absolute, check_is_no_url
 
 #: Subfolder of everything that is not the job's output.
 STATE = "_reput"
@@ -61,7 +61,7 @@ class JobFolder:
         files: FileLayer = DISK,
     ) -> None:
         check_is_no_url(path)
-        self.path = os.path.abspath(path)
+        self.path = absolute(path)
         self._files = files
         self._state = os.path.join(self.path, STATE)
         wanted = {"job": job, "reput": layout or version("reput"), **options}

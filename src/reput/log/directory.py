@@ -317,7 +317,7 @@ def is_gone(error: BaseException) -> bool:
 
 def named_folders(text: str) -> tuple[str, ...]:
     """Absolute paths of the folders in a `storePathCommitLog` or `readOnlyCommitLogStorePaths`."""
-    return tuple(absolute(os.path.expanduser(folder)) for folder in split_folders(text))
+    return tuple(absolute(folder) for folder in split_folders(text))
 
 
 def _check_directory(files: FileLayer, path: str, advice: str = "check the path for a slip") -> None:

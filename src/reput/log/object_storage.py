@@ -34,8 +34,8 @@ def is_url(path: str | os.PathLike[str], name: str = "path") -> bool:
 
 
 def absolute(path: str | os.PathLike[str], name: str = "path") -> str:
-    """Absolute path, or the URL as it is; raises ConfigError as `is_url`."""
-    return os.fspath(path).rstrip("/") if is_url(path, name) else os.path.abspath(path)
+    """Absolute path, or the URL as it is; `~` is the home folder, as in a shell. Raises ConfigError as `is_url`."""
+    return os.fspath(path).rstrip("/") if is_url(path, name) else os.path.abspath(os.path.expanduser(path))
 
 
 def check_on_disk(path: str | os.PathLike[str], name: str = "path") -> None:

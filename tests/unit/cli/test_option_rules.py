@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,9 +10,15 @@ from typing import Any, NamedTuple
 import pytest
 from typer.main import get_command
 
+import reput
 from reput.cli.main import app
 from reput.cli.option_rules import RULES, check_numbers, check_ways
 from reput.errors import ConfigError
+from reput.jobs.backup import backup, restore
+from reput.jobs.lake import export
+from reput.jobs.rebuild import rebuild
+from reput.jobs.runner import LocalRunner
+from reput.store.sinks.replay import replay
 from tests.support.commands import Run
 
 #: Options that count in each way, of the commands that have several ways.
@@ -187,3 +194,38 @@ def test_a_start_that_is_no_time_of_python_is_refused_in_a_line(store: Path, run
             answer = run_reput(*words, "--from", text)
             assert (answer.status, answer.out) == (2, "")
             assert "expected a time of the years 1 to 9999" in answer.err
+
+
+PATHS = [
+    (name, option)
+    for name, command in COMMANDS.items()
+    for option in command.params
+    if re.search("STORE|DIR|FILE|TARGET|SOURCE", option.metavar or "")
+    if option.opts[0] != "--schema-file"  # a topic may stand before it: `reput.cli.schema_files` reads it
+]
+
+
+def test_the_home_folder_has_its_sign_in_each_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A shell replaces it in `~/x`, but not in `--output=~/x`; a file of defaults has no shell."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert len({option.opts[0] for _, option in PATHS}) > 15
+    for name, option in PATHS:
+        given: Any = ["~/x"] if option.nargs == -1 or "list" in str(option.type_descriptor.annotation) else "~/x"
+        found = option.callback(COMMANDS[name].context_class(COMMANDS[name]), option, given)
+        expected: Any = [f"{tmp_path}/x"] if isinstance(given, list) else f"{tmp_path}/x"
+        assert found == expected or option.opts[0] == "--commit-log-path", (name, option.opts)
+
+
+def test_the_home_folder_has_its_sign_in_python_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    with reput.MessageStore.open("~/store", small=True) as opened:
+        opened.put_message(reput.Message("orders", b"x"))
+    assert reput.read_log("~/store").read_all().num_rows == 1
+    rebuild("~/store", "~/queues", runner=LocalRunner(1))
+    backup("~/store", "~/backups", runner=LocalRunner(1))
+    restore("~/backups", "~/restored", runner=LocalRunner(1))
+    export("~/store", "~/lake", runner=LocalRunner(1))
+    replay("~/store", "~/replayed")
+    assert {path.name for path in tmp_path.iterdir()} >= {"store", "queues", "backups", "restored", "lake", "replayed"}
+    assert not (tmp_path / "~").exists()

@@ -43,6 +43,7 @@ def import_(
         str,
         typer.Argument(
             metavar="SOURCE",
+            callback=check_path,
             help="A file of Parquet, CSV or JSON lines, a folder or pattern of such, or a Delta table.",
         ),
     ],
@@ -57,7 +58,10 @@ def import_(
     bad_rows_path: Annotated[
         str | None,
         typer.Option(
-            "--bad-rows-path", metavar="DIR", help="Put rows that RocketMQ would refuse aside, instead of an error."
+            "--bad-rows-path",
+            metavar="DIR",
+            callback=check_path,
+            help="Put rows that RocketMQ would refuse aside, instead of an error.",
         ),
     ] = None,
     sink_id: Annotated[

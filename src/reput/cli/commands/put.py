@@ -10,7 +10,7 @@ import typer
 from reput.cli.display.message_rows import RowFormat, read_messages, standard_input, with_defaults
 from reput.cli.display.output import write_fields, write_json
 from reput.cli.open_store import open_store
-from reput.cli.options import BrokerConf, Json, Keys, Properties, Settings, Store, parse_pairs, store_config
+from reput.cli.options import BrokerConf, Json, Keys, Properties, Settings, Store, check_path, parse_pairs, store_config
 from reput.errors import ConfigError, MessageIllegalError, ReputError, StorePoisonedError
 from reput.formats.record_layout import MAX_QUEUE_ID
 
@@ -24,7 +24,10 @@ def put(
     topic: Annotated[str, typer.Option("--topic", help="The topic of the messages.")],
     body: Annotated[str | None, typer.Option("--body", metavar="TEXT", help="One message with this body.")] = None,
     body_file: Annotated[
-        str | None, typer.Option("--body-file", metavar="FILE", help="One message whose body is the file's bytes.")
+        str | None,
+        typer.Option(
+            "--body-file", metavar="FILE", callback=check_path, help="One message whose body is the file's bytes."
+        ),
     ] = None,
     stdin: Annotated[bool, typer.Option("--stdin", help="One message for each line or row of standard input.")] = False,
     format: Annotated[

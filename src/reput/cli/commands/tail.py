@@ -14,7 +14,7 @@ from reput.cli import interrupts
 from reput.cli.display.message_rows import RowFormat, writer_of
 from reput.cli.display.output import write_error
 from reput.cli.open_store import open_store
-from reput.cli.options import CommitLogPath, Store, parse_start, reading_config
+from reput.cli.options import CommitLogPath, Store, check_path, parse_start, reading_config
 from reput.log.directory import StoreDirectory
 from reput.log.unknown_topics import unknown_topics, without_warnings
 
@@ -45,7 +45,9 @@ def tail(
     ] = None,
     offsets: Annotated[
         str | None,
-        typer.Option("--offsets", metavar="FILE", help="With --group: keep its offsets in this file."),
+        typer.Option(
+            "--offsets", metavar="FILE", callback=check_path, help="With --group: keep its offsets in this file."
+        ),
     ] = None,
     timeout: Annotated[
         float | None,

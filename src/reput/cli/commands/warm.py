@@ -13,14 +13,15 @@ import typer
 from reput.cli.display.output import write_fields, write_json, write_text
 from reput.cli.index_numbers import IndexNumbers, index_numbers
 from reput.cli.open_store import open_store
-from reput.cli.options import CommitLogPath, Json, reading_config
+from reput.cli.options import CommitLogPath, Json, check_path, reading_config
 from reput.errors import ConfigError
 from reput.extras import require_store
 
 
 def warm(
     store: Annotated[
-        str | None, typer.Argument(metavar="[STORE]", help="Also read the newest bytes of this store.")
+        str | None,
+        typer.Argument(metavar="[STORE]", callback=check_path, help="Also read the newest bytes of this store."),
     ] = None,
     *,
     log_bytes: Annotated[
@@ -31,7 +32,12 @@ def warm(
     settings: IndexNumbers,
     cache: Annotated[
         str | None,
-        typer.Option("--cache", metavar="DIR", help="Make the cache in DIR; programs find it by REPUT_CACHE_DIR=DIR."),
+        typer.Option(
+            "--cache",
+            metavar="DIR",
+            callback=check_path,
+            help="Make the cache in DIR; programs find it by REPUT_CACHE_DIR=DIR.",
+        ),
     ] = None,
     spark: Annotated[bool, typer.Option("--spark", help="Also make Spark's class archive (half a minute).")] = False,
     where: Annotated[

@@ -38,7 +38,7 @@ from reput.jobs.rebuild.job import rebuild
 from reput.jobs.resuming import keep, load
 from reput.jobs.runner import Runner
 from reput.log.directory import StoreDirectory, check_outside, check_replaceable
-from reput.log.object_storage import check_is_no_url
+from reput.log.object_storage import absolute, check_is_no_url
 from reput.progress import Progress
 
 _UNFINISHED = ".unfinished"
@@ -137,7 +137,7 @@ def restore(
     manifest = _choose(opened, backup, until)
     known = {**manifest.sizes, **(sizes or {})}
     _check_sizes(opened, manifest, known)
-    store = os.path.abspath(store_path)
+    store = absolute(store_path)
     check_replaceable(store)
     unfinished = store + _UNFINISHED
     is_free = not files.exists(store) or files.is_empty(store)

@@ -323,7 +323,7 @@ def folder_of(path: str) -> str | None:
     scheme, separator, rest = path.partition("://")
     if separator and scheme not in ("file", "local"):
         return None
-    return rest if separator else path
+    return rest if separator else os.path.expanduser(path)
 
 
 def _named(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:

@@ -21,7 +21,7 @@ with saying_the_extra(__name__):
     import pyarrow as pa
 
 from reput.kernels.records.message_columns import check_schema
-from reput.log.object_storage import check_on_disk
+from reput.log.object_storage import absolute, check_on_disk
 from reput.log.sink_commits import read_sinks
 from reput.progress import Progress, silent
 from reput.store.sinks.bad_rows import AsideFile, BadRows, checked_tables, discard, publish
@@ -121,9 +121,9 @@ class ImportSink(StoreSink):
         files: FileLayer,
     ) -> None:
         check_on_disk(path)
-        path, name = os.path.abspath(path), check_name(f"import-{sink_id}")
+        path, name = absolute(path), check_name(f"import-{sink_id}")
         if bad_rows_path is not None:
-            bad_rows_path = os.path.abspath(bad_rows_path)
+            bad_rows_path = absolute(bad_rows_path)
             if os.path.commonpath([bad_rows_path, path]) == path:
                 raise ConfigError(f"{bad_rows_path}: lies inside the store {path}; name a place outside of it")
         aside, self._sink_id = f"_{name_in_store(sink_id, path)}", sink_id

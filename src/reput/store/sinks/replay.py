@@ -44,7 +44,7 @@ with saying_the_extra(__name__):
 from reput.kernels.records.message_columns import ASSIGNED
 from reput.kernels.records.record_batch import SCHEMA
 from reput.log.directory import StoreDirectory
-from reput.log.object_storage import check_on_disk
+from reput.log.object_storage import absolute, check_on_disk
 from reput.log.plans.plan import Plan, PlanOptions, plan_read
 from reput.log.plans.plan_parts import part_range, read_part
 from reput.log.plans.pruning import Range, wanted_by
@@ -196,7 +196,7 @@ def replay(
     started = clock.now_s()
     directory = StoreDirectory(source, commit_log_path=commit_log_path, files=files)
     check_on_disk(target, "target")
-    target = os.path.abspath(target)
+    target = absolute(target)
     if os.path.realpath(target) == os.path.realpath(directory.path):
         raise ConfigError(f"{target}: the target is the source; name another store")
     directory.check_output(target)
