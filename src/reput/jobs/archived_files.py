@@ -137,6 +137,8 @@ def _batches(
             raise CorruptBackupError(path, 0, f"it has other columns than {', '.join(schema.names)}; {_ADVICE}")
         for number in range(opened.num_row_groups):
             table = opened.read_row_group(number, use_threads=False)
+            for name in coded:  # Parquet's reader believes the places of values in a dictionary, and kernels go there
+                table[name].validate(full=True)
             yield from table.unify_dictionaries().combine_chunks().to_batches()
     except pa.ArrowException as error:
         raise CorruptBackupError(path, 0, f"it is no Parquet file ({error}); {_ADVICE}") from error

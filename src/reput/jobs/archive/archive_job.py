@@ -13,6 +13,7 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -260,8 +261,10 @@ class _ArchiveJob:
         directory, target, files = self._directory, self._target, self._files
         names = backup_names(target)
         begin, end = archived[0].log.begin, archived[-1].log.end
-        if names and read_manifest(target, names[-1]).end_offset == end:
-            return []
+        with suppress(CorruptBackupError):  # a damaged state is told by `verify`, and must not prevent the next one
+            newest = read_manifest(target, names[-1]) if names else None
+            if newest is not None and (newest.begin_offset, newest.end_offset) == (begin, end):
+                return []
         config, damaged = read_config_files(directory)
         if files.exists(os.path.join(directory.path, CONFIG, SINKS_FILE)):
             config[SINKS_FILE] = encode_sinks(replace(read_sinks(files, directory.path), intent=None))

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from reput.errors import ConfigError, CorruptBackupError, StoreFormatError
+from reput.errors import ConfigError, CorruptBackupError, StoreError, StoreFormatError
 from reput.files import DISK, FileLayer
 from reput.formats.archive import ARCHIVE_FILE, ArchivedFile
 from reput.formats.backup import CONFIG, Manifest, encode_manifest, manifest_name
@@ -118,7 +118,11 @@ def _faults_of_states(target: FolderTarget, archived: Mapping[int, ArchivedFile]
                 yield f"{target.path}: {offset_to_file_name(part.begin)} is not what the state {name} says"
         yield from (f"{target.path}/{one.name}: missing" for one in manifest.config if one.sha256 not in sizes)
     for sha256 in sizes:
-        found = hashlib.sha256(b"".join(target.read(f"{CONFIG}/{sha256}"))).hexdigest()
+        try:
+            found = hashlib.sha256(b"".join(target.read(f"{CONFIG}/{sha256}"))).hexdigest()
+        except StoreError as error:
+            yield str(error)
+            continue
         if found != sha256:
             yield f"{target.path}/{CONFIG}/{sha256}: its SHA-256 is {found}"
 

@@ -268,3 +268,35 @@ def test_a_damaged_manifest_ends_the_run_and_one_that_is_missing_is_written_agai
     manifest.unlink()
     assert take(store, tmp_path / "archive").new_files == 1
     make(tmp_path / "archive", tmp_path / "restored")
+
+
+def test_a_damaged_state_prevents_no_later_one(store: Path, tmp_path: Path) -> None:
+    take(store, tmp_path / "archive")
+    (state,) = (tmp_path / "archive" / "backups").iterdir()
+    flip(state, 100)
+    put_more(store, 60)
+    later = take(store, tmp_path / "archive")
+    newest = max((tmp_path / "archive" / "backups").iterdir())
+    assert newest != state
+    assert make(tmp_path / "archive", tmp_path / "restored", backup=newest.stem).end_offset == later.end_offset
+
+
+def test_a_place_that_a_dictionary_does_not_have_is_damage(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Parquet's reader believes the places of a page, and a kernel goes where they lead."""
+    take(store, tmp_path / "archive")
+    read = pq.ParquetFile.read_row_group
+
+    def forged(self: pq.ParquetFile, number: int, **options: Any) -> pa.Table:
+        table = read(self, number, **options)
+        if "topic" in table.column_names:
+            places = pa.array([1 << 29] * table.num_rows, pa.int32())
+            column = pa.DictionaryArray.from_arrays(places, pa.array(["orders"]), safe=False)
+            table = table.set_column(table.column_names.index("topic"), "topic", column)
+        return table
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_group", forged)
+    archived = read_archived_file(str(tmp_path / "archive"), 0, DISK)
+    with pytest.raises(CorruptBackupError, match="it is no Parquet file"):
+        restore_file(str(tmp_path / "archive"), archived, str(tmp_path / "file"), DISK)
