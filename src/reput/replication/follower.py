@@ -211,7 +211,7 @@ class Follower:
         log = self._log = self._told(self._master.log)
         self._take_file_size(config)
         self._told(self._copy_topics)
-        is_new = log is not None and not log.max_offset and self._writer.is_empty
+        is_new = log is not None and not log.max_offset and self._has_nothing
         # Of an empty log there is nothing to ask for. But a new master may take its first message only with a slave.
         while self._has_nothing and log and log.max_offset == log.min_offset and (once or not is_new):
             self._connected()
@@ -277,8 +277,10 @@ class Follower:
     def _beginning(self, log: MasterLog | None) -> tuple[int | None, bytes]:
         """Offset of the bytes that the master is to send, and the bytes that begin them; for `ReceivedLog.begin`."""
         end = self._writer.end_offset
+        if log is not None and not log.max_offset and self._has_nothing:  # the first frame says where it begins
+            return None, b""
         if self._writer.is_empty:
-            if log is None or not log.max_offset:  # the first frame says where it begins
+            if log is None:
                 return None, b""
             size = self._store.config.mapped_file_size_commit_log
             newest = max(log.max_offset - 1, log.min_offset)

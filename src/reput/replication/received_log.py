@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from reput.errors import ReplicationError
+from reput.errors import RemotingError, ReplicationError
 from reput.store.replica_writer import ReplicaWriter
 
 #: Log bytes that are kept until they are whole records.
@@ -62,10 +62,16 @@ class ReceivedLog:
         """Take a frame: compare what the store has, and keep what is new until `append`.
 
         Raises:
+            RemotingError: The log of a new master has grown by files meanwhile; nothing of it is kept.
             ReplicationError: It does not follow, or the store has other bytes there; nothing of it is kept.
             StoreStateError: The log, which is empty, cannot begin there.
         """
-        if not self.following and self._first in (None, offset):
+        if not self.following:
+            if self._first not in (None, offset):
+                raise RemotingError(
+                    f"{self._address} had an empty log, and now goes on at {offset}, expected {self._first}: it is "
+                    "asked again"
+                )
             self._writer.begin_at(offset)
             self.following = offset
         if offset != self.following:

@@ -101,6 +101,8 @@ class ReplicaWriter:
             StoreStateError: The log is not empty, or no file of this store's size can start there.
         """
         size = self._log.queue.file_size
+        if not offset and not self.is_empty and not self.end_offset:  # its one file is there, without a byte
+            return
         if self._log.queue.mapped_files or offset % size:
             raise StoreStateError(
                 f"{self._writer.reader.path}: a log cannot begin at {offset}: it has messages, or its files of {size} "

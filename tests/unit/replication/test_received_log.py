@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import reput
-from reput.errors import ReplicationError
+from reput.errors import RemotingError, ReplicationError
 from reput.replication.received_log import ReceivedLog
 from reput.store.message_store import MessageStore
 
@@ -64,6 +64,6 @@ def test_the_log_of_an_empty_master_begins_where_it_said(tmp_path: Path) -> None
         writer, size = store.replica_writer(), store.config.mapped_file_size_commit_log
         received = ReceivedLog(writer, store.path, "master:1")
         assert received.begin(None, b"", first=0) == 0
-        with pytest.raises(ReplicationError, match=f"master:1 goes on at {size}, expected 0"):
+        with pytest.raises(RemotingError, match=f"now goes on at {size}, expected 0: it is asked again"):
             received.take(size, memoryview(b"record"))
         assert writer.is_empty

@@ -281,9 +281,16 @@ def test_a_slave_tells_how_it_follows(pair: Pair) -> None:
         assert known["inSync"]
 
 
+@pytest.mark.parametrize("has_file", [True, False])
 @pytest.mark.parametrize("is_first", [True, False])
-def test_the_first_message_of_all_waits_for_its_slave(pair: Pair, is_first: bool) -> None:
-    """An empty master that takes nothing without replicas in sync, and an empty slave: one of them has to begin."""
+def test_the_first_message_of_all_waits_for_its_slave(pair: Pair, is_first: bool, has_file: bool) -> None:
+    """An empty master that takes nothing without replicas in sync, and an empty slave: one of them has to begin.
+
+    A power cut before the first sync leaves a slave with a file, and no byte in it.
+    """
+    if has_file:
+        (file := pair.path("slave") / "commitlog" / f"{0:020}").parent.mkdir(parents=True)
+        file.write_bytes(bytes(1 << 20))
     keys = {"min_in_sync_replicas": 2, "in_sync_replicas": 2}
     with ExitStack() as stack:
         slave = stack.enter_context(pair.slave()) if is_first else None
