@@ -101,7 +101,7 @@ class IndexFilePath:
 def check_outside(path: str | os.PathLike[str], store: str, *log_folders: str, kind: str = "the store") -> None:
     """Raises ConfigError if `path`, which is to be written, is no path, a URL, or inside a store or its log folders."""
     check_is_no_url(path, "output")
-    output = os.path.realpath(path)
+    output = os.path.realpath(os.path.expanduser(path))
     for folder in map(os.path.realpath, (store, *log_folders)):
         if os.path.commonpath([output, folder]) == folder:
             raise ConfigError(f"{os.fspath(path)}: lies inside {kind} {store}; name a place outside of it")

@@ -26,7 +26,9 @@ def find_stores(
     log path with several stores.
     """
     given = [paths] if isinstance(paths, str) else list(paths)
-    found = list(dict.fromkeys(os.path.abspath(path) for text in given for path in _matches(text, files)))
+    found = list(
+        dict.fromkeys(os.path.abspath(path) for text in given for path in _matches(os.path.expanduser(text), files))
+    )
     if not found:
         raise ConfigError("path: an empty list; name the directory of a store")
     if commit_log_path is not None and len(found) > 1:

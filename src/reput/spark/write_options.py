@@ -69,12 +69,12 @@ def _parse(options: Mapping[str, str], own: OptionTable) -> WriteOptions:
     values = parse_options(options, {**_STORE_KEYS, **own}, dict)
     store = {name: values.pop(name) for name, _ in _STORE_KEYS.values() if name in values}
     values["config"] = MessageStoreConfig.from_mapping(store)
-    values["path"] = os.path.abspath(os.path.expanduser(values["path"]))
-    values["staging_path"] = os.path.abspath(values.get("staging_path", os.path.join(values["path"], STAGING)))
+    values["path"] = _absolute(values["path"])
+    values["staging_path"] = _absolute(values.get("staging_path", os.path.join(values["path"], STAGING)))
     if ("bad_rows_path" in values) != (values.get("on_bad_row") == "aside"):
         raise ConfigError("options onBadRow and badRowsPath: onBadRow=aside needs a badRowsPath, and only it has one")
     if "bad_rows_path" in values:
-        path = values["bad_rows_path"] = os.path.abspath(values["bad_rows_path"])
+        path = values["bad_rows_path"] = _absolute(values["bad_rows_path"])
         if os.path.commonpath([path, values["path"]]) == values["path"]:
             raise ConfigError(f"option badRowsPath: {path} lies inside the store; name a folder outside of it")
     return WriteOptions(**values)
@@ -116,3 +116,7 @@ _SINK_OPTIONS: OptionTable = {
     "lockTimeoutMs": ("lock_timeout_ms", _count_of_text),
 }
 _STORE_KEYS: OptionTable = {camel_case(key.name): (key.name, str) for key in fields(MessageStoreConfig) if key.metadata}
+
+
+def _absolute(path: str) -> str:
+    return os.path.abspath(os.path.expanduser(path))

@@ -14,6 +14,7 @@ import reput
 from reput.cli.main import app
 from reput.cli.option_rules import RULES, check_numbers, check_ways
 from reput.errors import ConfigError
+from reput.jobs.audit import audit
 from reput.jobs.backup import backup, restore
 from reput.jobs.lake import export
 from reput.jobs.rebuild import rebuild
@@ -229,3 +230,5 @@ def test_the_home_folder_has_its_sign_in_python_too(monkeypatch: pytest.MonkeyPa
     replay("~/store", "~/replayed")
     assert {path.name for path in tmp_path.iterdir()} >= {"store", "queues", "backups", "restored", "lake", "replayed"}
     assert not (tmp_path / "~").exists()
+    with pytest.raises(ConfigError, match="lies inside the store"):
+        audit("~/store", work_dir="~/store/work", runner=LocalRunner(1))

@@ -96,7 +96,7 @@ def log_dataset(
     directory = StoreDirectory(path, commit_log_path=commit_log_path, files=files)
     if statistics is not None:
         check_path("statistics", statistics)
-        statistics = os.path.abspath(statistics)
+        statistics = os.path.abspath(os.path.expanduser(statistics))
         directory.check_output(statistics)
     chosen = make_selection(topics=topics, keys=keys, store=directory.name if store is None else store)
     warn_of_unknown_topics(chosen.topics, directory)
