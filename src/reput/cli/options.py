@@ -108,7 +108,7 @@ def check_output_file(path: str | None) -> str | None:
                 if DISK.is_directory(os.path.join(folder, COMMIT_LOG)):
                     raise typer.BadParameter(f"{path!r} lies inside the store {folder}; name a file outside of it")
             raise typer.BadParameter(f"{path!r}: its folder does not exist; make it first")
-        if not os.access(folder, os.W_OK | os.X_OK):
+        if not DISK.may_write(folder):
             raise typer.BadParameter(f"{path!r}: nothing can be written in its folder; name another one")
     return path
 

@@ -178,6 +178,10 @@ class FileLayer(BatchedFiles):
         """Whether a file or folder of this name exists."""
         return os.path.exists(path)
 
+    def may_write(self, folder: str) -> bool:
+        """Whether this user may make files in a folder."""
+        return os.access(folder, os.W_OK | os.X_OK)
+
     def is_directory(self, path: str) -> bool:
         """Whether a folder of this name exists."""
         return os.path.isdir(path)

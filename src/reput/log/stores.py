@@ -25,10 +25,8 @@ def find_stores(
     Raises StoreFormatError for a directory that is no store and a pattern without a match, and ConfigError for a commit
     log path with several stores.
     """
-    given = [paths] if isinstance(paths, str) else list(paths)
-    found = list(
-        dict.fromkeys(os.path.abspath(path) for text in given for path in _matches(os.path.expanduser(text), files))
-    )
+    given = map(os.path.expanduser, [paths] if isinstance(paths, str) else paths)
+    found = list(dict.fromkeys(os.path.abspath(path) for text in given for path in _matches(text, files)))
     if not found:
         raise ConfigError("path: an empty list; name the directory of a store")
     if commit_log_path is not None and len(found) > 1:

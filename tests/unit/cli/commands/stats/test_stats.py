@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Callable
@@ -96,7 +95,9 @@ def test_wrong_usage_is_one_line_and_exit_2(
 def test_a_report_in_a_folder_of_others_is_refused_before_the_job(
     store: Path, tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))  # root may write everywhere
+    monkeypatch.setattr(
+        "reput.files.FileLayer.may_write", lambda _, path: path != str(tmp_path)
+    )  # root may write everywhere
     answer = run_reput("stats", store, "--report", tmp_path / "report.html")
     assert (answer.status, answer.out) == (2, "")
     assert "nothing can be written in its folder; name another one" in answer.err
