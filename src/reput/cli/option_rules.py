@@ -91,7 +91,8 @@ def check_numbers(context: Any) -> None:
     """
     for option in context.command.params:
         value = context.params.get(option.name)
-        if isinstance(value, float) and not abs(value) <= _MOST_FLOAT:
+        has_words = option.type_descriptor.parameter_info.parser is not None  # as `--speed max`, which is no number
+        if isinstance(value, float) and not abs(value) <= _MOST_FLOAT and not has_words:
             raise refusal(option.opts[0], value, f"a number, {_MOST_FLOAT} at most")
         if isinstance(value, int) and not isinstance(value, bool):
             check_whole(option.opts[0], value, -math.inf if value > 0 else LEAST_LONG, MOST_LONG)

@@ -170,6 +170,7 @@ NUMBERS = [
     for name, command in COMMANDS.items()
     for option in command.params
     if option.type_descriptor.annotation in (int, float)
+    if not (option.type_descriptor.annotation is float and option.type_descriptor.parameter_info.parser)
 ]
 
 
