@@ -270,11 +270,14 @@ def test_a_master_sends_readers_of_old_messages_to_its_slave(
 def test_a_slave_tells_how_it_follows(pair: Pair) -> None:
     with both(pair) as (master, slave):
         send_count(master, 1)
-        until(lambda: max_offset(slave) == 1)
-        status = json.loads(ask(slave.address, RequestCode.GET_BROKER_HA_STATUS).body)
-        client = status["haClientRuntimeInfo"]
-        assert status["master"] is False
-        assert client["maxOffset"] == master.in_loop(lambda state: state.store.max_commit_log_offset)
+        end = master.in_loop(lambda state: state.store.max_commit_log_offset)
+
+        def status() -> dict[str, Any]:
+            return json.loads(ask(slave.address, RequestCode.GET_BROKER_HA_STATUS).body)  # type: ignore[no-any-return]
+
+        until(lambda: status()["haClientRuntimeInfo"]["maxOffset"] == end)  # told after the bytes are in the log
+        client = status()["haClientRuntimeInfo"]
+        assert status()["master"] is False
         assert client["masterAddr"] == slave.in_loop(lambda state: state.slave and state.slave.master_address)
         assert client["lastReadTimestamp"] > 0
         [known] = json.loads(ask(master.address, RequestCode.GET_BROKER_HA_STATUS).body)["haConnectionInfo"]
