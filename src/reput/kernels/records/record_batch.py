@@ -188,8 +188,7 @@ class _Builder:
             sizes = np.where(sys_flag & SysFlag.STORE_HOST_V6, HOST_V6_SIZE, HOST_V4_SIZE).astype(np.int32)
         slices = self.slices(positions, sizes)
         coded = _array(_BINARY, sizes.size, [None, *slices.buffers], 0).dictionary_encode()
-        texts = pa.array([decode_host(host) for host in coded.dictionary.to_pylist()], pa.string())
-        return texts.take(coded.indices)
+        return _texts([decode_host(host) for host in coded.dictionary.to_pylist()]).take(coded.indices)
 
     def topic(self, name: str) -> pa.Array:
         return self.text(self.sliced(name))
@@ -255,9 +254,25 @@ def _constant(text: str, rows: int) -> pa.Array:
     return _repeated(text, 1 << (rows - 1).bit_length() if rows else 0).slice(0, rows)
 
 
+def _texts(texts: Sequence[str]) -> pa.Array:
+    """A few texts, made of their bytes.
+
+    `pa.array` and `pa.scalar` import pandas, if it is installed, to ask whether a value is a Series: half a second in
+    each process of Spark's, which may have no other need of it.
+    """
+    encoded = [text.encode() for text in texts]
+    offsets, offsets_buffer = _memory(len(encoded) + 1, np.int32)
+    offsets[:] = np.cumsum([0, *map(len, encoded)])
+    data, data_buffer = _memory(int(offsets[-1]), np.uint8)
+    data[:] = np.frombuffer(b"".join(encoded), np.uint8)
+    return _array(_STRING, len(encoded), [None, offsets_buffer, data_buffer], 0)
+
+
 @lru_cache(maxsize=16)  # arrays of at most a megabyte each
 def _repeated(text: str, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text, pa.string()), rows)
+    zeros, buffer = _memory(rows, np.int32)
+    zeros[:] = 0
+    return _texts([text]).take(_array(_INT32, rows, [None, buffer], 0))
 
 
 @lru_cache(maxsize=64)

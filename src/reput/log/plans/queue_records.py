@@ -16,15 +16,13 @@ are not dispatched yet, batch consume queues) begins and ends at records, and is
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from reput.errors import CorruptRecordError, StoreError
 from reput.files import FileLayer
@@ -43,6 +41,7 @@ from reput.kernels.queues.claimed_records import (
     gaps_before,
 )
 from reput.kernels.queues.unit_types import UNIT_TYPE
+from reput.kernels.records.columns import RecordColumns
 from reput.kernels.records.record_batch import record_batch
 from reput.log.directory import LogFile, QueueFiles
 from reput.log.file_window import is_blank
@@ -177,7 +176,9 @@ def _are_own(records: QueueRecords, log_files: Sequence[LogFile], files: FileLay
     numbers, queues = np.unique(records.queues, return_inverse=True)
     names = [records.names[number] for number in numbers.tolist()]
     # A folder's name may be no UTF-8: that of no record.
-    topics = pa.array([topic.encode("utf-8", "replace").decode() for topic, _ in names], pa.string())
+    topics = [topic.encode("utf-8", "replace").decode() for topic, _ in names]
+    topic_numbers = {topic: number for number, topic in enumerate(topics)}
+    queue_topics = np.array([topic_numbers[topic] for topic in topics], np.int32)
     queue_ids = np.array([queue_id for _, queue_id in names], np.int64)
     own = np.zeros(records.offsets.size, np.bool_)
     for file in log_files:
@@ -188,9 +189,8 @@ def _are_own(records: QueueRecords, log_files: Sequence[LogFile], files: FileLay
         try:
             for columns in read_records(Points(file, in_file.offsets, in_file.sizes), files=files):
                 rows = slice(done, done + columns.rows)
-                topic = record_batch(columns, ("topic",))["topic"]
                 own[rows] = (
-                    np.array(pc.equal(topic, topics.take(pa.array(queues[rows]))), np.bool_)
+                    (_topic_numbers(columns, topic_numbers) == queue_topics[queues[rows]])
                     & (columns["queue_id"] == queue_ids[queues[rows]])
                     & (columns["queue_offset"] == records.queue_offsets[rows])
                 )
@@ -198,6 +198,17 @@ def _are_own(records: QueueRecords, log_files: Sequence[LogFile], files: FileLay
         except CorruptRecordError:
             pass
     return own
+
+
+def _topic_numbers(columns: RecordColumns, numbers: Mapping[str, int]) -> npt.NDArray[np.int32]:
+    """The number of each record's topic, -1 for one without a number.
+
+    Buffers are read as they are: whatever makes an Arrow array of Python's or NumPy's values, or the reverse, imports
+    pandas if it is installed, half a second for a planner of Spark that has no other need of it.
+    """
+    coded = record_batch(columns, ("topic",))["topic"].dictionary_encode()
+    found = np.array([numbers.get(topic, -1) for topic in coded.dictionary.to_pylist()], np.int32)
+    return found[np.frombuffer(coded.indices.buffers()[1], np.int32, columns.rows)]
 
 
 def claimed_batches(

@@ -1,4 +1,6 @@
 import datetime as dt
+import subprocess
+import sys
 
 import numpy as np
 import pyarrow as pa
@@ -187,3 +189,21 @@ def test_the_arrow_schema_shows_every_field_of_a_record_in_its_type():
         if field.code in types:
             assert SCHEMA.field(name).type == wide.get(name, types[field.code]), name
     assert set(SCHEMA.names) - set(shown) == {"store", "tags", "unique_key", "keys", "status"}
+
+
+#: All columns of two messages with hosts of their own.
+_ROWS = """
+import sys
+import numpy as np
+from reput.kernels.records.record_batch import SCHEMA, record_batch
+from reput.kernels.records.record_scan import RecordScanner, ScanLevel
+columns = RecordScanner(20, level=ScanLevel.PROPERTIES).scan(np.frombuffer(sys.stdin.buffer.read(), np.uint8), 0)
+batch = record_batch(columns, SCHEMA.names, store="broker-a")
+print(len(batch["born_host"].dictionary_encode().dictionary), [name for name in ("pandas",) if name in sys.modules])
+"""
+
+
+def test_rows_are_made_without_pandas():
+    data = pack_log([Record(born_host=host) for host in HOSTS["another port"][0]], 0)
+    result = subprocess.run([sys.executable, "-c", _ROWS], input=data, capture_output=True, check=False)
+    assert result.stdout == b"2 []\n", result.stderr.decode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -105,3 +107,25 @@ def test_known_records_are_cut_to_tasks_and_a_stretch_is_not() -> None:
     assert np.concatenate([piece.offsets for piece in pieces]).tolist() == points.offsets.tolist()
     split = Split(file, 0, 1000, True)
     assert cut_part(split, 300) == [split]
+
+
+#: Plans the read of a store for each way to choose messages, in a process of its own as Spark's planner is.
+_PLANS = """
+import sys
+from reput.log.directory import StoreDirectory
+from reput.log.plans.plan import PlanOptions, plan_read
+from reput.log.selection import make_selection
+names = sys.argv[2].split(",")
+times = {"begin": 0, "end": 1 << 40}
+for chosen in ({}, {"topics": names}, {"keys": ["one", "two"]}, times, {"topics": names, **times}):
+    plan = plan_read(StoreDirectory(sys.argv[1]), make_selection(store="", **chosen), PlanOptions(processors=2))
+    assert plan.read_bytes < plan.log_bytes or not {"topics", "keys"} & chosen.keys(), plan
+print([name for name in ("pandas",) if name in sys.modules])
+"""
+
+
+def test_planning_does_not_import_pandas() -> None:
+    topics = reput.read_log(CLEAN, ["topic"]).read_all()["topic"].unique().to_pylist()
+    arguments = [sys.executable, "-c", _PLANS, str(CLEAN), ",".join(topics[:2])]
+    result = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert result.stdout.strip() == "[]", result.stderr
