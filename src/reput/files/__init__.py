@@ -4,9 +4,10 @@
 not synced.
 """
 
-from reput.files.file import PAGE_SIZE, File, Mapping
+from reput.files.file import File
 from reput.files.layer import DISK, Entry, FileLayer, is_hidden
 from reput.files.lock import RecordLock
+from reput.files.mapping import PAGE_SIZE, Mapping
 from reput.files.never_waiting import NeverWaiting, about_to_wait, may_wait
 
 __all__ = [

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from reput.files.file import Mapping
+from reput.files.mapping import Mapping
 from reput.files.never_waiting import about_to_wait
 from reput.files.os_errors import failure, sync_failure, write_failure
 

@@ -8,22 +8,14 @@ from collections.abc import Collection, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from reput.config.arguments import (
-    check_path,
-    check_queue_ids,
-    check_seconds,
-    check_text,
-    check_whole,
-    refusal,
-)
+from reput.config.arguments import check_text, check_whole, refusal
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import ConfigError, StoreStateError
 from reput.formats.consume_queue import Unit
-from reput.formats.message import TOPIC_CHARACTERS
 from reput.formats.message_ext import MessageExt
 from reput.log.directory import StoreDirectory
 from reput.log.unknown_topics import warn_of_slip
-from reput.store.reads.arguments import check_pull, check_query, look_at_tags
+from reput.store.reads.arguments import check_pull, check_query, check_tail, look_at_tags
 from reput.store.results import QueueInfo
 
 if TYPE_CHECKING:
@@ -181,24 +173,9 @@ class MessageReader:
         from reput.store.tail import Tail
 
         self._check_open()
-        check_text("topic", topic)
-        if group is not None:
-            check_text("group", group)
-        if queue_ids is not None:
-            check_queue_ids("queue_ids", queue_ids)
-        if tags is not None:
-            check_text("tags", tags)
-            look_at_tags(tags)
-        if timeout is not None:
-            check_seconds("timeout", timeout, may_be_zero=True)
-        if offsets is not None:
-            check_path("offsets", offsets)
+        check_tail(topic, group, offsets, queue_ids, tags, timeout)
         if group is None:
-            if offsets is not None:
-                raise ConfigError(f"offsets={os.fspath(offsets)!r}: they belong to a group: give `group`, too")
             kept = None
-        elif not group or set(group) - TOPIC_CHARACTERS:
-            raise ConfigError(f"group {group!r}: expected letters a-z A-Z, digits, %, |, _ and -")
         elif offsets is None:
             kept = self._group_offsets()
         else:

@@ -18,6 +18,7 @@ from reput.config.arguments import (
     check_function,
     check_path,
     check_seconds,
+    check_text,
     check_whole,
     is_whole,
     meant_as_several,
@@ -28,6 +29,7 @@ from reput.config.arguments import (
 from reput.errors import ConfigError
 from reput.events import Event
 from reput.formats.message import MAX_TOPIC_SIZE
+from reput.formats.properties import check_text_of_property
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.topic_validator import check_group, validate_topic
 
@@ -41,6 +43,12 @@ def check_arguments(**given: object) -> None:
     """
     for name, value in given.items():
         _CHECKS[name](name, value)
+
+
+def check_sharding_key(value: str) -> None:
+    """Raises ConfigError for what is no text, and MessageIllegalError for one that no message can keep."""
+    check_text("sharding_key", value)
+    check_text_of_property("sharding_key", value)
 
 
 def check_topic_name(value: object) -> None:

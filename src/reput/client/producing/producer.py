@@ -14,6 +14,7 @@ from reput.client.instance.arguments import (
     check_arguments,
     check_queue,
     check_queue_of,
+    check_sharding_key,
     check_topic_name,
 )
 from reput.client.instance.client_instance import ClientInstance
@@ -32,11 +33,11 @@ from reput.client.instance.send_result import SendResult
 from reput.client.producing.mq_fault_strategy import MQFaultStrategy, may_be_too_large
 from reput.client.producing.send_attempts import SendAttempts
 from reput.client.producing.sent_tags import SentTags
-from reput.config.arguments import MOST_LONG, check_function, check_seconds, check_text, refusal
+from reput.config.arguments import MOST_LONG, check_function, check_seconds, refusal
 from reput.errors import MQClientError, ReputError
 from reput.extras import require_tables
 from reput.formats.message import Message
-from reput.formats.properties import INSTANCE_ID, SHARDING_KEY, TIMER_DELAY_MS, check_text_of_property
+from reput.formats.properties import INSTANCE_ID, SHARDING_KEY, TIMER_DELAY_MS
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.topic_validator import AUTO_CREATE_TOPIC, MAX_GROUP_LENGTH, TRACE_TOPIC
@@ -58,17 +59,10 @@ if TYPE_CHECKING:
         TransactionSendResult,
     )
 
-#: The property in which Java's producers tell their namespace.
 #: How long a send of traces may take.
 _TRACE_S = 5.0
 #: A message tells how long its sender waits for a reply, in ms.
 _MOST_REQUEST_S = MOST_LONG // 1000
-
-
-def _check_sharding_key(value: str) -> None:
-    """Raises ConfigError for what is no text, and MessageIllegalError for one that no message can keep."""
-    check_text("sharding_key", value)
-    check_text_of_property("sharding_key", value)
 
 
 class Producer:
@@ -241,7 +235,7 @@ class Producer:
         if queue is not None:
             check_queue(queue)
         if sharding_key is not None:
-            _check_sharding_key(sharding_key)
+            check_sharding_key(sharding_key)
         message = self._named(message)
         if queue is not None:
             check_queue_of(queue, message.topic, self._namespace)
@@ -321,7 +315,7 @@ class Producer:
         """Send a message that no broker answers: it may be lost. Returns when it is on its way; errors as of `send`."""
         client = self._open_client()
         if sharding_key is not None:
-            _check_sharding_key(sharding_key)
+            check_sharding_key(sharding_key)
         message = self._named(message)
         more = {} if sharding_key is None else {SHARDING_KEY: sharding_key}
         request = send_request(message, client.unique_key(), client.now_ms(), more)
@@ -380,9 +374,7 @@ class Producer:
         """
         check_seconds("timeout", timeout, most=_MOST_REQUEST_S)
         client = self._open_client()
-        from reput.client.producing.requests_and_replies import (
-            RequestsAndReplies,  # here: other producers do without it
-        )
+        from reput.client.producing.requests_and_replies import RequestsAndReplies  # others do without it
 
         if self._requests is None:
             self._requests = RequestsAndReplies()

@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
 from functools import lru_cache
+from typing import Any
 
-from reput.config.arguments import LEAST_LONG, MOST_INT, MOST_LONG, check_text, check_whole, meant_as_several
+from reput.config.arguments import (
+    LEAST_LONG,
+    MOST_INT,
+    MOST_LONG,
+    check_path,
+    check_queue_ids,
+    check_seconds,
+    check_text,
+    check_whole,
+    meant_as_several,
+)
+from reput.errors import ConfigError
 from reput.events import Event
+from reput.formats.message import TOPIC_CHARACTERS
 
 logger = logging.getLogger("reput.store")
 
@@ -32,3 +46,23 @@ def check_query(topic: object, key: object, max_num: object, begin: object, end:
     check_whole("begin", begin, LEAST_LONG, MOST_LONG)
     if end is not None:
         check_whole("end", end, most=MOST_LONG)
+
+
+def check_tail(topic: object, group: object, offsets: Any, queue_ids: object, tags: Any, timeout: object) -> None:
+    """Raises ConfigError for an argument of a tail that is none."""
+    check_text("topic", topic)
+    if group is not None:
+        check_text("group", group)
+    if queue_ids is not None:
+        check_queue_ids("queue_ids", queue_ids)
+    if tags is not None:
+        check_text("tags", tags)
+        look_at_tags(tags)
+    if timeout is not None:
+        check_seconds("timeout", timeout, may_be_zero=True)
+    if offsets is not None:
+        check_path("offsets", offsets)
+        if group is None:
+            raise ConfigError(f"offsets={os.fspath(offsets)!r}: they belong to a group: give `group`, too")
+    if group is not None and (not group or set(str(group)) - TOPIC_CHARACTERS):
+        raise ConfigError(f"group {group!r}: expected letters a-z A-Z, digits, %, |, _ and -")
