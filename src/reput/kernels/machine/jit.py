@@ -93,6 +93,13 @@ class KernelCache(FunctionCache):  # type: ignore[misc]
         """File of the code once the kernel was compiled: the first of its files, as a kernel has one signature."""
         return os.path.join(self.cache_path, f"{self._impl.filename_base}.1.nbc")
 
+    def _index_key(self, sig: str, codegen: Any) -> tuple[Any, ...]:
+        """Key of an entry: no hash of the function's bytecode, as the folder is named by the content of the sources.
+
+        A Python without docstrings (`-OO`) has another bytecode, and the same kernels.
+        """
+        return sig, codegen.magic_tuple()
+
     def load_overload(self, sig: str, target_context: Any) -> Any:
         """Compiled code, None if there is none; Numba then compiles it.
 

@@ -124,6 +124,14 @@ def test_a_load_has_the_kernels_of_all_modules() -> None:
     assert "pyarrow" not in loaded
 
 
+@pytest.mark.parametrize("option", ["-O", "-OO"])
+def test_a_python_without_docstrings_loads_the_kernels_of_any_other(option: str) -> None:
+    load_kernels()
+    code = "from reput.kernel_loader import load_kernels; load_kernels()"
+    done = subprocess.run([sys.executable, option, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 def test_a_load_of_compiled_kernels_imports_nothing_that_only_a_compilation_needs() -> None:
     load_kernels()
     code = (
