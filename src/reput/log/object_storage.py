@@ -23,14 +23,27 @@ if TYPE_CHECKING:
 _READ_AHEAD_BYTES = 64 << 10
 _BLOCK_BYTES = 4 << 20
 _LOCK_TEXT_BYTES = 64
+#: A URL that has lost a slash, as `pathlib.Path` and `os.path.normpath` write it.
+_LOST_SLASH = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/(?!/)")
 #: "host:port", or several of them, as a client takes name servers.
 _ADDRESS = re.compile(r"[\w.-]+:\d+(;[\w.-]+:\d+)*")
 
 
 def is_url(path: str | os.PathLike[str], name: str = "path") -> bool:
-    """Whether a path is a URL of a storage; raises ConfigError for what is no path, by the argument's name."""
+    """Whether a path is a URL of a storage.
+
+    Raises ConfigError for what is no path, by the argument's name, and for a URL without its second slash, or without
+    a bucket: a folder `s3:` of the current one would be taken else.
+    """
     check_path(name, path)
-    return "://" in os.fspath(path)
+    text = os.fspath(path)
+    if _LOST_SLASH.match(text) and not DISK.exists(os.path.abspath(text)):
+        raise ConfigError(
+            f"{text}: a URL has two slashes, {text.replace(':/', '://', 1)}; a folder of this name is ./{text}"
+        )
+    if text.endswith("://"):
+        raise ConfigError(f"{text}: a URL names a bucket and a folder, as {text}bucket/folder")
+    return "://" in text
 
 
 def absolute(path: str | os.PathLike[str], name: str = "path") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ import reput
 from reput.errors import ConfigError, CorruptRecordError, StoreError, StoreFormatError
 from reput.files import DISK
 from reput.formats.message import Message
+from reput.jobs.archive import archive
 from reput.jobs.audit import audit
-from reput.jobs.backup import restore
+from reput.jobs.backup import backup, restore
 from reput.jobs.job_folder import JobFolder
 from reput.jobs.lake import export, open_source
 from reput.jobs.rebuild import rebuild
@@ -158,6 +160,43 @@ def test_a_job_takes_no_url_for_a_folder(use: Callable[[str], Any], url: str, tm
     with pytest.raises(ConfigError, match=f"{url}: a URL, where a file or folder of a disk is expected"):
         use(url)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda url: reput.MessageStore.open(url),
+        lambda url: reput.read_log(url),
+        lambda url: export(CLEAN, url, runner=LocalRunner()),
+        lambda url: backup(CLEAN, url, runner=LocalRunner()),
+        lambda url: archive(CLEAN, url, runner=LocalRunner()),
+        lambda url: restore(url, "store", runner=LocalRunner()),
+    ],
+)
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        (
+            "s3:/bucket/lake",
+            r"s3:/bucket/lake: a URL has two slashes, s3://bucket/lake; a folder of this name is \./s3:/",
+        ),
+        (Path("s3://bucket/lake"), "s3:/bucket/lake: a URL has two slashes"),
+        ("s3://", "s3://: a URL names a bucket and a folder, as s3://bucket/folder"),
+    ],
+)
+def test_a_url_that_lost_a_part_is_no_folder(
+    use: Callable[[Any], Any], url: Any, text: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=text):
+        use(url)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_may_have_the_name_of_a_scheme(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(CLEAN, tmp_path / "s3:" / "store")
+    assert reput.read_log("s3:/store").read_all().num_rows == reput.read_log(CLEAN).read_all().num_rows
 
 
 def test_hidden_objects_are_passed_over() -> None:

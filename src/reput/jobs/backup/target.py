@@ -17,6 +17,7 @@ from reput.extras import require
 from reput.files import FileLayer
 from reput.formats.archive import ARCHIVE_FILE, decode_identity
 from reput.formats.backup import BACKUPS, CONFIG, LOG, TARGET_FILE, TARGET_TEXT
+from reput.log.object_storage import is_url
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -319,11 +320,11 @@ def _marked(target: ObjectTarget, *, prunes: bool) -> Iterator[None]:
 
 
 def folder_of(path: str) -> str | None:
-    """Path of the folder that a target is; None for a URL of an object storage."""
-    scheme, separator, rest = path.partition("://")
-    if separator and scheme not in ("file", "local"):
-        return None
-    return rest if separator else os.path.expanduser(path)
+    """Path of the folder that a target is; None for a URL of an object storage. Raises ConfigError as `is_url`."""
+    if not is_url(path, "target"):
+        return os.path.expanduser(path)
+    scheme, _, rest = path.partition("://")
+    return rest if scheme in ("file", "local") else None
 
 
 def _named(path: str, files: FileLayer) -> FolderTarget | ObjectTarget:
