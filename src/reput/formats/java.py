@@ -31,3 +31,12 @@ def index_hash(text: str) -> int:
 def body_crc(body: bytes | bytearray | memoryview) -> int:
     """UtilAll.crc32: CRC-32 of the body with the top bit cleared; 0 for an empty body."""
     return zlib.crc32(body) & 0x7FFFFFFF
+
+
+def parse_long(text: str) -> int:
+    """A number as Java's Long.parseLong takes it; -1 for another text."""
+    digits = text[1:] if text[:1] in ("-", "+") else text
+    if not (digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) <= len(str(INT64_MAX))):
+        return -1
+    value = int(digits.lstrip("0") or "0") * (-1 if text[0] == "-" else 1)
+    return value if INT64_MIN <= value <= INT64_MAX else -1

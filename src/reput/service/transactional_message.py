@@ -9,32 +9,18 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from reput.formats.java import INT64_MAX
+from reput.formats.java import parse_long
 from reput.formats.properties import (
     CHECK_IMMUNITY_TIME_IN_SECONDS,
     REAL_QID,
     REAL_TOPIC,
-    TAGS,
     TRAN_PREPARED_QUEUE_OFFSET,
     TRANSACTION_CHECK_TIMES,
     TRANSACTION_ID,
-    WAIT,
 )
 
-_REMOVE_TAG = "d"
-#: Properties of an op message, in the order of Apache's.
-OP_PROPERTIES = {WAIT: "true", TAGS: _REMOVE_TAG}
 #: Offsets that wait for their op message, a queue (`MessageQueueOpContext`).
 _MOST_WAITING = 20_000
-
-
-def number(text: str) -> int:
-    """A number as Java's parseLong takes it; -1 for another text."""
-    digits = text[1:] if text[:1] in ("-", "+") else text
-    if not (digits.isascii() and digits.isdigit() and len(digits.lstrip("0")) <= len(str(INT64_MAX))):
-        return -1
-    value = int(digits.lstrip("0") or "0") * (-1 if text[0] == "-" else 1)
-    return value if -INT64_MAX - 1 <= value <= INT64_MAX else -1
 
 
 def half_properties(properties: Mapping[str, str], topic: str, queue_id: int, unique_key: str) -> dict[str, str]:
@@ -51,17 +37,10 @@ def is_too_late(properties: Mapping[str, str], age_ms: int, transaction_timeout_
     immunity = properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS)
     if not immunity:
         return False
-    return age_ms > max(number(immunity) * 1000, transaction_timeout_ms)
+    return age_ms > max(parse_long(immunity) * 1000, transaction_timeout_ms)
 
 
 # -- op messages
-
-
-def op_offsets(body: bytes, tags: str | None) -> list[int]:
-    """The queue offsets of half messages that an op message ends: "5,6," of 5.x, "5" of 4.9; none of another tag."""
-    if tags != _REMOVE_TAG:
-        return []
-    return [number(text) for text in body.decode("utf-8", "replace").split(",") if text]
 
 
 class OpBatches:
@@ -113,11 +92,6 @@ class OpBatches:
     def is_ending(self, queue_id: int, offset: int) -> bool:
         """Whether an offset waits, or is in an op message so new that its queue may not show it yet."""
         return offset in self._waiting.get(queue_id, ()) or offset in self._written.get(queue_id, ())
-
-
-def op_body(offsets: Iterable[int]) -> bytes:
-    """The body of an op message (`TransactionalMessageServiceImpl.getOpMessage`)."""
-    return "".join(f"{offset}," for offset in offsets).encode()
 
 
 def _size(offset: int) -> int:
@@ -216,15 +190,15 @@ def judge(
     """
     age_ms = now_ms - born_ms
     times = properties.get(TRANSACTION_CHECK_TIMES)
-    if (times is not None and number(times) >= limits.check_max) or age_ms > limits.reserved_ms:
+    if (times is not None and parse_long(times) >= limits.check_max) or age_ms > limits.reserved_ms:
         return Verdict.DISCARD
     if stored_ms >= began_ms:
         return Verdict.LATER
     immunity, immune_ms = properties.get(CHECK_IMMUNITY_TIME_IN_SECONDS), limits.timeout_ms
     if immunity is not None:
-        seconds = number(immunity)
+        seconds = parse_long(immunity)
         immune_ms = limits.timeout_ms if seconds == -1 else seconds * 1000
-        first = number(properties.get(TRAN_PREPARED_QUEUE_OFFSET, ""))
+        first = parse_long(properties.get(TRAN_PREPARED_QUEUE_OFFSET, ""))
         # One of a clock that is far ahead would go back for good, each time into the log.
         if -limits.reserved_ms <= age_ms < immune_ms and (first != -1 or TRAN_PREPARED_QUEUE_OFFSET not in properties):
             return Verdict.ENDED if first != -1 and first in ended else Verdict.PUT_BACK
@@ -234,7 +208,7 @@ def judge(
 def checked_once_more(properties: Mapping[str, str]) -> dict[str, str]:
     """The properties of a half message that is put back, and whose producer is asked (`needDiscard`)."""
     times = properties.get(TRANSACTION_CHECK_TIMES)
-    return {**properties, TRANSACTION_CHECK_TIMES: "1" if times is None else str(number(times) + 1)}
+    return {**properties, TRANSACTION_CHECK_TIMES: "1" if times is None else str(parse_long(times) + 1)}
 
 
 def with_first_offset(properties: Mapping[str, str], queue_offset: int) -> dict[str, str]:

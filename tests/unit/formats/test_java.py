@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reput.formats.java import body_crc, index_hash, string_hash
+from reput.formats.java import body_crc, index_hash, parse_long, string_hash
 from reput.formats.properties import tags_code
 
 VECTORS = json.loads((Path(__file__).parents[2] / "golden" / "vectors.json").read_text(encoding="utf-8"))
@@ -39,3 +39,14 @@ def test_body_crc_is_crc32_without_its_top_bit(vector):
     body = vector["utf8"].encode()
     assert body_crc(body) == vector["bodyCRC"] == int(vector["fullCrc32"], 16) & 0x7FFFFFFF
     assert body_crc(memoryview(body)) == body_crc(bytearray(body)) == vector["bodyCRC"]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *[("0", 0), ("15", 15), ("-3", -3), ("+7", 7), ("", -1), ("x", -1), ("1_0", -1), (" 1", -1), ("-", -1)],
+        *[("0" * 9000 + "4", 4), ("9" * 5000, -1), (str(2**63 - 1), 2**63 - 1), (str(2**63), -1), ("\u0661", -1)],
+    ],
+)
+def test_numbers_are_javas(text: str, value: int) -> None:
+    assert parse_long(text) == value

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reput.formats.op_message import op_body, op_offsets
 from reput.service import transactional_message
 from reput.service.transactional_message import (
     CheckLimits,
@@ -18,9 +19,6 @@ from reput.service.transactional_message import (
     half_properties,
     is_too_late,
     judge,
-    number,
-    op_body,
-    op_offsets,
     with_first_offset,
 )
 
@@ -33,17 +31,6 @@ def verdict(age_ms: int, ended: tuple[int, ...] = (), stored_ms: int = 0, **prop
     return judge(
         properties, born_ms=now - age_ms, stored_ms=stored_ms, now_ms=now, began_ms=now, limits=LIMITS, ended=ended
     )
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        *[("0", 0), ("15", 15), ("-3", -3), ("+7", 7), ("", -1), ("x", -1), ("1_0", -1), (" 1", -1), ("-", -1)],
-        *[("0" * 9000 + "4", 4), ("9" * 5000, -1), (str(2**63 - 1), 2**63 - 1), (str(2**63), -1), ("\u0661", -1)],
-    ],
-)
-def test_numbers_are_javas(text: str, value: int) -> None:
-    assert number(text) == value
 
 
 def test_properties_of_a_half_message() -> None:
@@ -100,13 +87,6 @@ def test_properties_of_a_copy() -> None:
     assert checked_once_more({TIMES: "1"}) == {TIMES: "2"}
     assert with_first_offset({"a": "b"}, 7) == {"a": "b", FIRST: "7"}
     assert with_first_offset({FIRST: "2"}, 7) == {FIRST: "2"}
-
-
-def test_op_messages_of_5_and_of_4() -> None:
-    assert op_offsets(b"5,6,", "d") == [5, 6]
-    assert op_offsets(b"3", "d") == [3]
-    assert op_offsets(b"3", "x") == op_offsets(b"3", None) == op_offsets(b"", "d") == []
-    assert op_offsets(b"3,x,\xff", "d") == [3, -1, -1]
 
 
 @given(st.lists(st.integers(0, 2000), unique=True), st.integers(0, 60))

@@ -17,6 +17,7 @@ from reput.broker.topic_creation import TopicCreation
 from reput.broker.view import BrokerView
 from reput.errors import ReputError
 from reput.events import Event
+from reput.formats.java import parse_long
 from reput.formats.message import RETRY_TOPIC_PREFIX, check_topic
 from reput.formats.message_batch import unfold_record
 from reput.formats.message_ext import MessageExt
@@ -33,7 +34,6 @@ from reput.service.pop.revive_round import Judged, ReviveRound, written_again
 from reput.service.pop.topics import normal_topic_of, pop_retry_topic_of
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
-from reput.service.transactional_message import number
 from reput.store.message_store import MessageStore
 from reput.store.puts.put_rows import PutRowResult
 from reput.store.results import GetMessageStatus
@@ -185,7 +185,7 @@ class PopReviveService:
         """Take a check point or an ack; `place`: its revive queue, and its offset there."""
         (queue_id, offset), tag = place, properties.get(TAGS)
         # One that did not wait is no sign of how far the timers are.
-        deliver_ms = number(properties.get(TIMER_DELIVER_MS, "0")) if TIMER_OUT_MS in properties else 0
+        deliver_ms = parse_long(properties.get(TIMER_DELIVER_MS, "0")) if TIMER_OUT_MS in properties else 0
         key = round_.add(offset, tag, body, deliver_ms, self._clock.now_ms())
         if key is not None:
             self._revive.stats.inc_got(key, CK if tag == CK_TAG else ACK, queue_id)

@@ -23,6 +23,7 @@ from reput.errors import (
     WouldWaitError,
 )
 from reput.files import NeverWaiting
+from reput.formats.java import parse_long
 from reput.formats.message import RETRY_TOPIC_PREFIX
 from reput.formats.message_batch import INNER_BATCH, sent_batch
 from reput.formats.metadata import TopicConfig, TopicFilterType, TransactionMetrics
@@ -62,7 +63,6 @@ from reput.service.rebalance_lock_manager import RebalanceLockManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.service.topic_metrics_manager import TopicMetricsManager
-from reput.service.transactional_message import number
 from reput.store.log.append_room import RecordTooLargeError
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
@@ -312,7 +312,7 @@ class SendMessageProcessor:
     @staticmethod
     def _is_half(header: SendMessageRequestHeader, properties: Mapping[str, str]) -> bool:
         """Whether a message is stored apart until its transaction ends; a retry of a client before 4.6.1 is not."""
-        is_retry = (header.reconsume_times or 0) > 0 and number(properties.get(DELAY, "0")) > 0
+        is_retry = (header.reconsume_times or 0) > 0 and parse_long(properties.get(DELAY, "0")) > 0
         return not header.batch and properties.get(TRAN_MSG, "").lower() == "true" and not is_retry
 
     def _refusal_of_properties(
@@ -331,7 +331,7 @@ class SendMessageProcessor:
         if header.batch and header.topic.startswith(RETRY_TOPIC_PREFIX):
             remark = f"batch request does not support retry group {header.topic}"
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, remark)
-        if header.batch and number(properties.get(DELAY, "0")) > 0:  # its messages would wait, and reach nobody
+        if header.batch and parse_long(properties.get(DELAY, "0")) > 0:  # its messages would wait, and reach nobody
             limit = self._store.config.max_message_size
             return self._refuse(command, ResponseCode.MESSAGE_ILLEGAL, _illegal(limit))
         for name, what in NOT_HERE.items():

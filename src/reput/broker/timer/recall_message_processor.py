@@ -13,6 +13,7 @@ from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.broker.view import BrokerView
 from reput.errors import RemotingCommandError, ReputError
 from reput.events import Event
+from reput.formats.java import parse_long
 from reput.formats.metadata import encode_metadata
 from reput.formats.properties import (
     BORN_TIMESTAMP,
@@ -31,7 +32,6 @@ from reput.remoting.recall_handle import RecallHandle, decode_recall_handle
 from reput.remoting.recall_headers import RecallMessageRequestHeader, RecallMessageResponseHeader
 from reput.service.timer_messages import delete_key
 from reput.service.topic_config_manager import TopicConfigManager
-from reput.service.transactional_message import number
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
@@ -113,7 +113,7 @@ class RecallMessageProcessor:
             raise _illegal("recall failed, topic not match")
         if handle.broker_name != config.broker_name:
             raise _illegal("recall failed, broker service not available")
-        left_ms = number(handle.time_text) - self._clock.now_ms()
+        left_ms = parse_long(handle.time_text) - self._clock.now_ms()
         if not 0 < left_ms < self._store.config.timer_max_delay_sec * 1000:
             raise _illegal("recall failed, timestamp invalid")
         return handle

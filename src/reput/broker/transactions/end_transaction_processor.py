@@ -14,6 +14,7 @@ from reput.broker.transactions.transactional_op_batch_service import Transaction
 from reput.broker.view import BrokerView
 from reput.errors import MessageIllegalError, RemotingCommandError, ReputError, StoreBusyError
 from reput.events import Event
+from reput.formats.java import parse_long
 from reput.formats.message_ext import MessageExt
 from reput.formats.message_id import decode_message_id
 from reput.formats.metadata import TransactionMetrics
@@ -26,7 +27,7 @@ from reput.remoting.topic_validator import TRANS_CHECK_MAX_TIME_TOPIC, TRANS_HAL
 from reput.remoting.transaction_headers import EndTransactionRequestHeader, ResumeCheckHalfMessageRequestHeader
 from reput.service.broker_stats_manager import BrokerStatsManager
 from reput.service.topic_metrics_manager import TopicMetricsManager
-from reput.service.transactional_message import is_too_late, number
+from reput.service.transactional_message import is_too_late
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
 from reput.transport.requests import Answer, Handler
@@ -98,7 +99,7 @@ class EndTransactionProcessor:
 
     async def _commit(self, command: RemotingCommand, half: MessageExt, message: MessageExtBrokerInner) -> Answer:
         """Put the message itself (`endMessageTransaction`): its properties stay the half message's."""
-        message.topic, message.queue_id = message.properties[REAL_TOPIC], number(message.properties[REAL_QID])
+        message.topic, message.queue_id = message.properties[REAL_TOPIC], parse_long(message.properties[REAL_QID])
         message.sys_flag = message.sys_flag & ~SysFlag.TRANSACTION_MASK | SysFlag.TRANSACTION_COMMIT
         message.prepared_transaction_offset = half.commit_log_offset
         try:

@@ -20,8 +20,10 @@ from reput.broker.view import BrokerView
 from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.hosts import encode_host
+from reput.formats.java import parse_long
 from reput.formats.message_ext import MessageExt
 from reput.formats.metadata import TransactionMetrics
+from reput.formats.op_message import op_offsets
 from reput.formats.properties import PGROUP, REAL_QID, REAL_TOPIC, UNIQ_KEY
 from reput.formats.record_layout import encode_topic, pack_record
 from reput.remoting.topic_validator import (
@@ -40,8 +42,6 @@ from reput.service.transactional_message import (
     Verdict,
     checked_once_more,
     judge,
-    number,
-    op_offsets,
     with_first_offset,
 )
 from reput.store.message_store import MessageStore
@@ -265,7 +265,7 @@ class _Round:
         )
         magic, topic = encode_topic(properties.get(REAL_TOPIC, ""))
         record = pack_record(
-            magic, half.body_crc, number(properties.get(REAL_QID, "")), half.flag, stored.queue_offset, offset,
+            magic, half.body_crc, parse_long(properties.get(REAL_QID, "")), half.flag, stored.queue_offset, offset,
             half.sys_flag, half.born_timestamp, message.born_host, half.store_timestamp, encode_host(half.store_host),
             half.reconsume_times, half.prepared_transaction_offset, half.body, topic, write_properties(properties),
         )  # fmt: skip

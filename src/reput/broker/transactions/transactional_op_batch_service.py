@@ -11,9 +11,10 @@ from reput.broker.clock import BrokerClock
 from reput.broker.view import BrokerView
 from reput.errors import ReputError
 from reput.events import Event
+from reput.formats.op_message import OP_PROPERTIES, op_body
 from reput.log.store_host import encode_store_host
 from reput.remoting.topic_validator import TRANS_OP_HALF_TOPIC
-from reput.service.transactional_message import OP_PROPERTIES, OpBatches, op_body
+from reput.service.transactional_message import OpBatches
 from reput.store.message_store import MessageStore
 
 logger = logging.getLogger("reput.broker")
