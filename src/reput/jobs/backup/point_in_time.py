@@ -19,6 +19,7 @@ from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOffsets, decode_metadata, encode_metadata
 from reput.formats.paths import CONFIG
 from reput.formats.sink_commit import SINKS_FILE, Sinks, encode_sinks
+from reput.jobs.backup.own_work import undelivered_from, unended_from
 from reput.jobs.rebuild.emptied_queues import queue_ends, queues_without_a_record_before, write_emptied_queue
 from reput.kernels.records.columns import RecordColumns
 from reput.kernels.records.record_scan import ScanLevel
@@ -28,6 +29,7 @@ from reput.log.scan import first_rows, scan_split
 from reput.log.sink_commits import read_sinks
 from reput.log.splits import Split
 from reput.log.tail import LogTail
+from reput.remoting.topic_validator import TRANS_GROUP, TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +112,13 @@ def find_cut(directory: StoreDirectory, until: Until, manifest: Manifest) -> Cut
     )
 
 
-def fit_config(directory: StoreDirectory, end: int) -> tuple[str, ...]:
-    """Limit offsets of consumers and delay levels to the ends of their queues, and forget sinks' later batches.
+def fit_config(directory: StoreDirectory, cut: Cut) -> tuple[str, ...]:
+    """Lower offsets of consumers and of the broker's own work to what the log has, and forget sinks' later batches.
 
     Returns the ids of these sinks. Files that are damaged stay as they are; an audit reports them.
     """
     ends = queue_ends(directory)
+    last_ms = cut.last.store_timestamp if cut.last is not None else 0
 
     def fit(topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
         return {queue_id: min(offset, ends.get((topic, queue_id), 0)) for queue_id, offset in offsets.items()}
@@ -130,7 +133,7 @@ def fit_config(directory: StoreDirectory, end: int) -> tuple[str, ...]:
         if isinstance(content, DelayOffsets):
             levels = {level - 1: offset for level, offset in content.offset_table.items()}
             table = {queue_id + 1: offset for queue_id, offset in fit(SCHEDULE_TOPIC, levels).items()}
-            fitted: Any = replace(content, offset_table=table)
+            fitted: Any = replace(content, offset_table=undelivered_from(directory, table, ends, last_ms))
         else:
             tables = {key: fit(key.partition("@")[0], offsets) for key, offsets in content.offset_table.items()}
             fitted = replace(content, offset_table=tables)
@@ -139,9 +142,22 @@ def fit_config(directory: StoreDirectory, end: int) -> tuple[str, ...]:
                     key: fit(key.partition("@")[0], {0: offset})[0] for key, offset in content.lmq_offset_table.items()
                 }
                 fitted = replace(fitted, lmq_offset_table=light)
+            else:
+                _fit_transactions(directory, tables, ends)
         if fitted != content:
             directory.files.write_atomically(path, encode_metadata(fitted))
-    return _fit_sinks(directory.path, end, directory.files)
+    return _fit_sinks(directory.path, cut.end, directory.files)
+
+
+def _fit_transactions(
+    directory: StoreDirectory, tables: Mapping[str, dict[int, int]], ends: Mapping[tuple[str, int], int]
+) -> None:
+    """Lower the offsets of judged half messages, and of the op messages that end them."""
+    halves, ops = (tables.get(f"{topic}@{TRANS_GROUP}", {}) for topic in (TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC))
+    for queue_id, half in halves.items():
+        halves[queue_id], op = unended_from(directory, queue_id, half, ops.get(queue_id, 0), ends)
+        if queue_id in ops:
+            ops[queue_id] = op
 
 
 def _fit_sinks(root: str, end: int, files: FileLayer) -> tuple[str, ...]:
