@@ -36,7 +36,7 @@ from reput.formats.paths import (
     offset_to_file_name,
     queue_folder_id,
 )
-from reput.log.foreign_parts import ForeignPart, dledger_part, foreign_parts, is_dledger_data
+from reput.log.foreign_parts import ForeignPart, check_is_no_copy, dledger_part, foreign_parts, is_dledger_data
 from reput.log.object_storage import ObjectStorage, absolute, check_file_layer, check_is_no_url, check_on_disk
 from reput.log.rocksdb.databases import without_database_files
 
@@ -124,7 +124,7 @@ class StoreDirectory:
         files: the file layer.
 
     Raises ConfigError for a URL that `files` does not read.
-    Raises StoreFormatError if `path` is no directory or holds nothing of a store, for a file in place of a folder or a
+    Raises StoreFormatError if `path` is no directory or holds nothing of a store, or copies of one, for a file in place of a folder or a
     folder in place of a file, and for a log that is not a plain commit log (`reput.log.foreign_parts`). A store without
     messages may lack any of its folders.
     """
@@ -163,6 +163,7 @@ class StoreDirectory:
                 if is_dledger_data(folder):
                     raise StoreFormatError(str(dledger_part(folder, os.path.join(self.path, COMMIT_LOG))))
             return
+        check_is_no_copy(self.path, {entry.name for entry in entries})
         if not any(entry.name in _NAMES_OF_A_STORE for entry in entries):
             raise StoreFormatError(
                 f"{self.path}: no store: it has no folder {COMMIT_LOG}, nor anything else of a store; "

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from reput.errors import StoreFormatError
 from reput.extras import how_to_install, is_installed
 from reput.files import FileLayer
+from reput.formats.archive import ARCHIVE_FILE
+from reput.formats.backup import TARGET_FILE
 from reput.formats.paths import COMMIT_LOG, CONFIG, CONSUME_QUEUE
 from reput.log.rocksdb.databases import index_database, queue_databases, without_database_files
 
@@ -23,6 +26,12 @@ _DLEDGER_DATA = "data"
 ROCKSDB_PACKAGE = "rocksdict"
 _COMPACTION_LOG = ("compaction", "compactionLog")
 _TIERED_METADATA = (CONFIG, "tieredStoreMetadata.json")
+
+#: Copies of a store, by the file that only they have; both have the store's folder `config`.
+_COPIES = {
+    TARGET_FILE: "backups of a store, and no store: `reput backups` lists them, and a restore",
+    ARCHIVE_FILE: "an archive of a store, and no store: `reput archive --verify` proves it, and a restore",
+}
 
 logger = logging.getLogger("reput.parts")
 
@@ -54,6 +63,13 @@ class ForeignPart:
 
     def __str__(self) -> str:
         return f"{self.path}: {self.text}"
+
+
+def check_is_no_copy(root: str, names: Container[str]) -> None:
+    """Raises StoreFormatError for a directory of backups or an archive, by the names in it."""
+    for name, what in _COPIES.items():
+        if name in names and COMMIT_LOG not in names:
+            raise StoreFormatError(f"{root}: {what} makes a store: `reput restore {root} FOLDER`")
 
 
 def foreign_parts(files: FileLayer, root: str) -> list[ForeignPart]:

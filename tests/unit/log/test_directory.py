@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ from reput.errors import StoreError, StoreFormatError
 from reput.files import FileLayer
 from reput.files.layer import Entry
 from reput.formats.checkpoint import Checkpoint, encode_checkpoint
+from reput.jobs.archive import archive
 from reput.jobs.audit.job import audit
+from reput.jobs.backup import backup
 from reput.jobs.runner import LocalRunner
 from reput.log import LogFile, StoreDirectory
 from reput.log.directory import numbered_files
@@ -118,6 +121,31 @@ def test_what_is_no_store_is_refused(tmp_path: Path, path: str, message: str) ->
     (tmp_path / "a-folder").mkdir()
     with pytest.raises(StoreFormatError, match=message):
         StoreDirectory(tmp_path / path)
+
+
+@pytest.mark.parametrize("copy", [backup, archive])
+@pytest.mark.parametrize(
+    "use",
+    [
+        reput.read_log,
+        reput.MessageStore.open,
+        lambda path: reput.MessageStore.open(path, read_only=True),
+        lambda path: audit(path, runner=LocalRunner(1)),
+        lambda path: backup(path, f"{path}-2", runner=LocalRunner(1)),
+        lambda path: archive(path, f"{path}-2", runner=LocalRunner(1)),
+    ],
+)
+def test_a_copy_of_a_store_is_no_store(tmp_path: Path, copy: Callable[..., Any], use: Callable[[str], Any]) -> None:
+    """It has the store's folder `config`, and so seemed to be a store without a message."""
+    with reput.MessageStore.open(tmp_path / "store", mapped_file_size_commit_log=1 << 16) as store:
+        store.put_messages([reput.Message("orders", bytes(1000))] * 100)
+    path = str(tmp_path / "copy")
+    copy(tmp_path / "store", path, runner=LocalRunner(1))
+    before = {file: file.read_bytes() for file in Path(path).rglob("*") if file.is_file()}
+    with pytest.raises(StoreFormatError, match=f"no store: .*`reput restore {path} FOLDER`"):
+        use(path)
+    assert {file: file.read_bytes() for file in Path(path).rglob("*") if file.is_file()} == before
+    assert not Path(f"{path}-2").exists()
 
 
 @pytest.mark.parametrize("name", ["commitlog", "consumequeue", "config"])
