@@ -92,12 +92,20 @@ def keep_emptied_queues(
 def find_emptied_queues(directory: StoreDirectory, log_begin: int, log_end: int) -> list[EmptiedQueue]:
     """Find the emptied queues of a store that may be live, each with its last unit.
 
+    A queue whose messages came again only after `log_end` has a unit in place of that, which leads to before all.
+
     Args:
         directory: the store.
         log_begin, log_end: commit log offsets of the log; units after `log_end` do not count.
     """
-    queues = (_emptied(path, files, log_begin, log_end, directory.files) for path, files in _queues(directory))
-    return [queue for queue in queues if queue is not None]
+    found = []
+    for path, queue_files in _queues(directory):
+        last = _last_unit(path, queue_files, log_end, directory.files)
+        if last is None and queue_files:
+            found.append(_begun_after(path, queue_files[0], log_end, directory.files))
+        elif last is not None and _is_before(last, log_begin):
+            found.append(last)
+    return [queue for queue in found if queue is not None]
 
 
 def write_emptied_queue(queue: EmptiedQueue, store: str, files: FileLayer) -> None:
@@ -121,17 +129,25 @@ def queues_without_a_record_before(directory: StoreDirectory, end: int) -> Itera
     A cut of the log at `end` makes emptied queues of them; the last unit of each leads to before every record.
     """
     for path, queue_files in _queues(directory):
-        first, (unit_size, location_of) = queue_files[0], _KINDS[path.partition("/")[0]]
-        with directory.files.open(first.path) as file:
-            units = range(first.size // unit_size)
-            count = bisect_left(units, True, key=partial(_is_after_end, file, unit_size, location_of, end))
-            before, after = file.read(0, count * unit_size), file.read(count * unit_size, unit_size)
-        if unit_size == UNIT_SIZE:
-            position = first.start_offset + (count - 1) * UNIT_SIZE
-            if before == encode_unit(*FILLER) * count and position >= 0:
-                yield EmptiedQueue(path, first.size, position, encode_unit(*_BEFORE_ALL, 0))
-        elif not count and (base_offset := decode_batch_unit(after).base_offset) > 0:
-            yield EmptiedQueue(path, first.size, first.start_offset, encode_batch_unit(place_holder(base_offset)))
+        queue = _begun_after(path, queue_files[0], end, directory.files)
+        if queue is not None:
+            yield queue
+
+
+def _begun_after(path: str, first: LogFile, end: int, files: FileLayer) -> EmptiedQueue | None:
+    """Emptied queue, by its first file, of a queue whose records all lie at `end` or later, and that began before."""
+    unit_size, location_of = _KINDS[path.partition("/")[0]]
+    with files.open(first.path) as file:
+        units = range(first.size // unit_size)
+        count = bisect_left(units, True, key=partial(_is_after_end, file, unit_size, location_of, end))
+        before, after = file.read(0, count * unit_size), file.read(count * unit_size, unit_size)
+    if unit_size == UNIT_SIZE:
+        position = first.start_offset + (count - 1) * UNIT_SIZE
+        if before == encode_unit(*FILLER) * count and position >= 0:
+            return EmptiedQueue(path, first.size, position, encode_unit(*_BEFORE_ALL, 0))
+    elif not count and (base_offset := decode_batch_unit(after).base_offset) > 0:
+        return EmptiedQueue(path, first.size, first.start_offset, encode_batch_unit(place_holder(base_offset)))
+    return None
 
 
 def queue_ends(directory: StoreDirectory) -> dict[tuple[str, int], int]:
@@ -188,10 +204,13 @@ def _emptied(
     Then the records of all other units lie before `log_begin`, too.
     """
     last = _last_unit(path, queue_files, log_end, files)
-    if last is None:
-        return None
-    location = _KINDS[path.partition("/")[0]][1](last.unit)
-    return None if location.offset + location.size > log_begin else last
+    return last if last is not None and _is_before(last, log_begin) else None
+
+
+def _is_before(last: EmptiedQueue, log_begin: int) -> bool:
+    """Whether the record of a queue's last unit lies before an offset of the log."""
+    location = _KINDS[last.path.partition("/")[0]][1](last.unit)
+    return location.offset + location.size <= log_begin
 
 
 def _last_unit(path: str, queue_files: Sequence[LogFile], log_end: int, files: FileLayer) -> EmptiedQueue | None:
