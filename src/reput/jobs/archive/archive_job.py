@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from reput.errors import ConfigError, CorruptBackupError, DataLossError, StoreFormatError, StoreLockedError
+from reput.errors import ConfigError, CorruptBackupError, DataLossError, StoreError, StoreFormatError, StoreLockedError
 from reput.files import DISK, FileLayer, RecordLock
 from reput.formats.archive import ARCHIVE_FILE, ArchivedFile, ArchiveIdentity, decode_identity, encode_identity
 from reput.formats.backup import BACKUPS, CONFIG, ConfigFile, Manifest, encode_manifest, manifest_name, name_of_time
@@ -207,7 +207,11 @@ class _ArchiveJob:
         for begin, following in pairwise(begins):  # tasks of a run that was killed may have left gaps
             if begin < known[-1].log.begin and following != begin + identity.log_file_size:
                 name = offset_to_file_name(begin + identity.log_file_size)
-                reason = f"the log file {name} is missing, and {root} does not have it; put it back from a copy"
+                reason = (
+                    f"the log file {name} is missing, and {root} does not have it: it was taken away here, or deleted "
+                    "there before it was archived. Put it back from a copy, or give another target, whose archive "
+                    "begins with the oldest file that the store has; this one restores up to the gap"
+                )
                 raise CorruptBackupError(path, begin + identity.log_file_size, reason)
         self._check_continues(identity, log_files, known)
 
@@ -246,12 +250,21 @@ class _ArchiveJob:
 
     def _write(self, missing: Sequence[LogFile]) -> list[WrittenFile]:
         """Archive log files, a task each. They are synced before: the disk has all that the archive has."""
-        with watched(self._directory.path, self._files):
-            for log_file in missing:
-                with self._files.open(log_file.path) as file:
-                    file.sync()
         task = WriteFile(self._target.path, self._files)
-        return self._runner.run(task, missing, description="archiving the log", progress=self._progress)
+        try:
+            with watched(self._directory.path, self._files):
+                for log_file in missing:
+                    with self._files.open(log_file.path) as file:
+                        file.sync()
+            return self._runner.run(task, missing, description="archiving the log", progress=self._progress)
+        except StoreError as error:
+            gone = next((file.path for file in missing if not self._files.exists(file.path)), None)
+            if gone is None:
+                raise
+            raise StoreError(
+                f"{gone}: retention has deleted it before it was archived: let the store keep its files for longer "
+                "(fileReservedTime), and archive again"
+            ) from error
 
     def _write_state(self, archived: Sequence[ArchivedFile]) -> list[str]:
         """Write the state of the store beside its log, unless the newest one is of this end; returns findings.
