@@ -85,17 +85,38 @@ def restore_file(archive: str, archived: ArchivedFile, path: str, files: FileLay
         StoreError: The file cannot be written.
     """
     check_objects(archive, archived, files)
-    size = archived.log.size
     with files.open(path, writable=True, create=True) as file:
-        file.allocate(0, size)
-        mapping = file.map(writable=True)
-        out = np.frombuffer(mapping.view, np.uint8)
-        _restore_rows(os.path.join(archive, archived.name + ROWS), archived.log, out, files)
-        if archived.rest is not None:
-            _restore_rest(os.path.join(archive, archived.name + REST), archived.log, out, files)
-        del out
-        mapping.release()
-        found = sha256_of(file)
+        _fill(archive, archived, file, files)
+
+
+def prove_file(archive: str, archived: ArchivedFile, files: FileLayer) -> None:
+    """Make the log file as `restore_file` does, where the system has temporary files (TMPDIR), and give its room back.
+
+    It has no name meanwhile, so a kill leaves nothing of it.
+
+    Raises as `restore_file`.
+    """
+    check_objects(archive, archived, files)
+    folder = files.make_temporary_directory()
+    try:
+        file = files.open(os.path.join(folder, archived.name), writable=True, create=True)
+    finally:
+        files.remove_tree(folder)
+    with file:
+        _fill(archive, archived, file, files)
+
+
+def _fill(archive: str, archived: ArchivedFile, file: File, files: FileLayer) -> None:
+    """Make the log file of its objects, in an empty file."""
+    file.allocate(0, archived.log.size)
+    mapping = file.map(writable=True)
+    out = np.frombuffer(mapping.view, np.uint8)
+    _restore_rows(os.path.join(archive, archived.name + ROWS), archived.log, out, files)
+    if archived.rest is not None:
+        _restore_rest(os.path.join(archive, archived.name + REST), archived.log, out, files)
+    del out
+    mapping.release()
+    found = sha256_of(file)
     if found != archived.log.sha256:
         manifest = os.path.join(archive, archived_file_name(archived.log.begin))
         raise CorruptBackupError(

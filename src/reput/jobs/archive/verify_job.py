@@ -13,7 +13,7 @@ from reput.files import DISK, FileLayer
 from reput.formats.archive import ARCHIVE_FILE, ArchivedFile
 from reput.formats.backup import CONFIG, Manifest, encode_manifest, manifest_name
 from reput.formats.paths import offset_to_file_name
-from reput.jobs.archived_files import archived_offsets, read_archived_file, restore_file
+from reput.jobs.archived_files import archived_offsets, prove_file, read_archived_file
 from reput.jobs.arguments import check_arguments
 from reput.jobs.backup.backup_job import backup_names, read_manifest
 from reput.jobs.backup.target import FolderTarget, find_target, folder_of, is_archive
@@ -47,7 +47,7 @@ def verify(
 ) -> Verified:
     """Prove every file of an archive, without its store.
 
-    Each log file is made in a temporary folder (TMPDIR), one for each task that runs at once, and removed.
+    Each log file is made where the system has temporary files (TMPDIR), one for each task that runs at once.
 
     Raises:
         StoreFormatError: no archive.
@@ -83,14 +83,11 @@ class _Prove:
     files: FileLayer
 
     def __call__(self, begin: int) -> tuple[ArchivedFile | None, str]:
-        folder = self.files.make_temporary_directory()
         try:
             archived = read_archived_file(self.archive, begin, self.files)
-            restore_file(self.archive, archived, os.path.join(folder, archived.name), self.files)
+            prove_file(self.archive, archived, self.files)
         except CorruptBackupError as error:
             return None, str(error)
-        finally:
-            self.files.remove_tree(folder)
         return archived, ""
 
 
@@ -98,7 +95,10 @@ def _gaps(path: str, archived: Mapping[int, ArchivedFile]) -> Iterator[str]:
     ends = [file.log.end for file in archived.values()]
     for end in ends[:-1]:
         if end not in archived:
-            yield f"{path}: the log file {offset_to_file_name(end)} is missing, or not proven"
+            yield (
+                f"{path}: the log file {offset_to_file_name(end)} is missing, or not proven: no restore goes over it; "
+                "put it back from a copy, or archive the store to another target"
+            )
 
 
 def _faults_of_states(target: FolderTarget, archived: Mapping[int, ArchivedFile]) -> Iterator[str]:

@@ -30,7 +30,7 @@ from reput.formats.archive import (
 )
 from reput.formats.backup import LastBackedUp, LogRange
 from reput.formats.paths import offset_to_file_name
-from reput.jobs.archived_files import read_archived_file, restore_file, sha256_of
+from reput.jobs.archived_files import prove_file, read_archived_file, sha256_of
 from reput.kernels.archive.archived_rows import CODED, REST_SCHEMA, ROWS_SCHEMA, gathered, proven_rows
 from reput.kernels.archive.rest_pieces import MOST_PIECE_BYTES, find_rest
 from reput.kernels.records.record_scan import ScanLevel, read_records_at
@@ -84,8 +84,12 @@ class WriteFile:
             return WrittenFile(read_archived_file(self.archive, log_file.start_offset, self.files), is_new=False)
         scanned = _scan(log_file, self.files)
         archived = self._write(log_file, scanned)
-        self._prove(archived)
-        self.files.write_atomically(manifest, encode_archived_file(archived))
+        prove_file(self.archive, archived, self.files)
+        temporary = _of_this_attempt(manifest)
+        with self.files.open(temporary, writable=True, create=True) as file:
+            file.write(0, encode_archived_file(archived))
+            file.sync()
+        self.files.rename(temporary, manifest)
         return WrittenFile(archived, True, scanned.damages)
 
     def _write(self, log_file: LogFile, scanned: _Scanned) -> ArchivedFile:
@@ -125,14 +129,6 @@ class WriteFile:
                 rest.write(pa.RecordBatch.from_arrays([offsets, pieces], schema=REST_SCHEMA))
                 total += int(sizes[:count].sum(dtype=np.int64))
             return (rest.finish() if total else None), total
-
-    def _prove(self, archived: ArchivedFile) -> None:
-        """Read the objects again, and make the log file of them; raises CorruptBackupError if it is another one."""
-        folder = self.files.make_temporary_directory()
-        try:
-            restore_file(self.archive, archived, os.path.join(folder, archived.name), self.files)
-        finally:
-            self.files.remove_tree(folder)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,13 +193,17 @@ def _scan(log_file: LogFile, files: FileLayer) -> _Scanned:
     )
 
 
+def _of_this_attempt(path: str) -> str:
+    """Temporary name that no other attempt has: one that counts as lost, on another machine, may still run."""
+    return f"{path}.{uuid.uuid4().hex}{TEMPORARY}"
+
+
 class _Object:
     """Writer of one Parquet file of an archive; a context manager that leaves nothing of an abandoned file."""
 
     def __init__(self, path: str, schema: pa.Schema, files: FileLayer) -> None:
         self._path, self._schema, self._files = path, schema, files
-        # Of this attempt alone: one that counts as lost, on another machine, may still run.
-        self._temporary = f"{path}.{uuid.uuid4().hex}{TEMPORARY}"
+        self._temporary = _of_this_attempt(path)
         self._file = files.open(self._temporary, writable=True, create=True)
         self._end = _HashedEnd(self._file)
         self._stream = pa.BufferedOutputStream(pa.PythonFile(self._end, mode="w"), _WRITE_BYTES)
@@ -230,13 +230,15 @@ class _Object:
         self._writer.write_table(pa.Table.from_batches([batch]), row_group_size=max(batch.num_rows, 1))
 
     def finish(self) -> ArchiveObject:
-        """Write the footer, sync the file, and give it its name. One of this name is of a task that was killed."""
+        """Write the footer, sync the file, and give it its name.
+
+        One of this name is of a task that was killed, or of another attempt of this task, which wrote the same bytes.
+        It is replaced at once: it may count already.
+        """
         self._writer.close()
         self._stream.flush()
         self._file.sync()
-        if self._files.exists(self._path):
-            self._files.unlink(self._path)
-        self._files.rename_files([(self._temporary, self._path)])
+        self._files.rename(self._temporary, self._path)
         return ArchiveObject(self._end.position, self._end.digest.hexdigest())
 
 

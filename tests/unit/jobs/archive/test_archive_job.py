@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Sequence
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,22 @@ from pyarrow import compute as pc
 from pyarrow import parquet as pq
 
 import reput
-from reput.errors import ConfigError, CorruptBackupError, StoreFormatError, StoreLockedError
+from reput.errors import ConfigError, CorruptBackupError, StoreError, StoreFormatError, StoreLockedError
 from reput.files import DISK, FileLayer
 from reput.formats.archive import REST, ROWS
+from reput.formats.consume_queue import UNIT_SIZE
+from reput.jobs import archived_files
 from reput.jobs.archive import Archived, archive, verify, write_file
-from reput.jobs.archived_files import read_archived_file, restore_file
+from reput.jobs.archive.write_file import WriteFile
+from reput.jobs.archived_files import check_objects, read_archived_file, restore_file
 from reput.jobs.backup import Restored, backup, list_backups, prune, restore
 from reput.jobs.runner import LocalRunner
 from reput.kernels.archive.archived_rows import ROWS_SCHEMA
+from reput.log.directory import LogFile
 from tests.support.archives import FILE_SIZE, OPTIONS, log_files, store_with_sealed_files, there_and_back
 from tests.support.damage import at, flip
 from tests.support.faulty_files import FaultyFiles
+from tests.support.invariants import SMALL
 from tests.support.trees import tree
 
 
@@ -178,10 +183,10 @@ def test_rows_are_in_the_order_of_topics_and_queues_and_are_those_of_read_log(st
 class WrongFiles(FileLayer):
     """A disk that has another byte than was written to a file with rows or rest."""
 
-    def rename_files(self, names: Sequence[tuple[str, str]]) -> None:
-        super().rename_files(names)
-        for _, path in names:
-            flip(Path(path), os.path.getsize(path) // 2)
+    def rename(self, source: str, target: str) -> None:
+        super().rename(source, target)
+        if target.endswith(ROWS):
+            flip(Path(target), os.path.getsize(target) // 2)
 
 
 def test_a_file_counts_only_if_the_target_has_what_was_written(store: Path, tmp_path: Path) -> None:
@@ -190,6 +195,60 @@ def test_a_file_counts_only_if_the_target_has_what_was_written(store: Path, tmp_
     assert not list((tmp_path / "archive").glob("0*.json"))
     assert take(store, tmp_path / "archive").new_files > 0
     assert verify(tmp_path / "archive", runner=LocalRunner(1)).findings == ()
+
+
+def test_no_file_has_a_name_while_it_is_proven(store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a kill leaves nothing where the system has temporary files."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    restore_rows, seen = archived_files._restore_rows, []
+
+    def watched(*arguments: Any) -> None:
+        seen.append(list((tmp_path / "temporary").iterdir()))
+        restore_rows(*arguments)
+
+    monkeypatch.setattr(archived_files, "_restore_rows", watched)
+    result = take(store, tmp_path / "archive")
+    verify(tmp_path / "archive", runner=LocalRunner(1))
+    assert seen == [[]] * 2 * result.files
+
+
+class OtherAttempt(FileLayer):
+    """Another attempt of the same task ends when this one is about to name a file; what it made counts from then on."""
+
+    def __init__(self, log_file: LogFile, names_before: int) -> None:
+        self.log_file, self.names_before = log_file, names_before
+        self.archive = ""
+
+    def rename(self, source: str, target: str) -> None:
+        if not self.names_before:
+            self.archive = os.path.dirname(target)
+            assert WriteFile(self.archive, DISK)(self.log_file).is_new
+        self.names_before -= 1
+        super().rename(source, target)
+        self.check()
+
+    def unlink(self, path: str) -> None:
+        super().unlink(path)
+        self.check()
+
+    def check(self) -> None:
+        """What counts is there, and whole."""
+        if self.archive:
+            check_objects(self.archive, read_archived_file(self.archive, self.log_file.start_offset, DISK), DISK)
+
+
+@pytest.mark.parametrize("names_before", range(3))
+def test_a_second_attempt_of_a_task_takes_nothing_away_of_what_counts(
+    names_before: int, store: Path, tmp_path: Path
+) -> None:
+    path = min((store / "commitlog").iterdir())
+    log_file = LogFile(str(path), 0, FILE_SIZE)
+    (tmp_path / "archive").mkdir()
+    files = OtherAttempt(log_file, names_before)
+    WriteFile(str(tmp_path / "archive"), files)(log_file)
+    assert files.archive
+    files.check()
 
 
 def refused(store: Path, target: Path, kind: type[Exception], text: str) -> None:
@@ -230,6 +289,62 @@ def test_a_gap_between_archive_and_log_is_refused(store: Path, tmp_path: Path) -
         (store / "commitlog" / name).unlink()
     min((store / "commitlog").iterdir()).unlink()
     refused(store, tmp_path / "archive", ConfigError, "in neither")
+
+
+def test_a_file_that_nobody_has_any_more_is_told_with_what_to_do(store: Path, tmp_path: Path) -> None:
+    """As retention leaves it that deletes a file while the first archive runs."""
+    take(store, tmp_path / "archive")
+    for number in range(3):
+        (store / f"commitlog/{number * FILE_SIZE:020}").unlink()
+    for path in (tmp_path / "archive").glob(f"{FILE_SIZE:020}*"):
+        path.unlink()
+    shutil.rmtree(tmp_path / "archive/backups")
+    text = "deleted there before it was archived.*give another target"
+    refused(store, tmp_path / "archive", CorruptBackupError, text)
+    findings = verify(tmp_path / "archive", runner=LocalRunner(1)).findings
+    assert [f"{FILE_SIZE:020}" in finding for finding in findings] == [True, False]
+    assert "to another target" in findings[0]
+
+
+class Deleting(LocalRunner):
+    """Retention deletes a file when the tasks are about to begin."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(1)
+        self.path = path
+
+    def run(self, *arguments: Any, **options: Any) -> list[Any]:
+        self.path.unlink()
+        return super().run(*arguments, **options)
+
+
+def test_a_file_that_retention_deletes_meanwhile_is_an_error_and_the_rest_is_archived_by_the_next_run(
+    store: Path, tmp_path: Path
+) -> None:
+    path = min((store / "commitlog").iterdir())
+    with pytest.raises(StoreError, match=f"{path}: retention has deleted it.*fileReservedTime"):
+        archive(store, tmp_path / "archive", runner=Deleting(path))
+    assert take(store, tmp_path / "archive").begin_offset == FILE_SIZE
+
+
+def test_a_queue_that_was_empty_while_its_log_was_archived_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Its next messages begin a queue file, and retention has deleted the queue file before."""
+    path, units = tmp_path / "store", SMALL["mapped_file_size_consume_queue"] // UNIT_SIZE
+    with reput.MessageStore.open(path, files=FaultyFiles(), **OPTIONS) as opened:
+        for topic, count in (("rare", units), ("orders", 200), ("rare", 1)):
+            for _ in range(count):
+                opened.put_message(reput.Message(topic, b"x" * 100))
+        opened.wait_dispatched()
+    rare = reput.read_log(path, ["commit_log_offset"], ["rare"]).read_all()["commit_log_offset"].to_pylist()
+    for log_file in (path / "commitlog").iterdir():
+        if int(log_file.name) <= rare[-2]:
+            log_file.unlink()
+    (path / f"consumequeue/rare/0/{0:020}").unlink()
+    result = take(path, tmp_path / "archive")
+    assert rare[-2] < result.begin_offset < result.end_offset <= rare[-1]
+    make(tmp_path / "archive", tmp_path / "restored")
+    with reput.MessageStore.open(tmp_path / "restored", files=FaultyFiles(), **OPTIONS) as opened:
+        assert opened.put_message(reput.Message("rare", b"x")).queue_offset == units
 
 
 def test_targets_that_are_none_are_refused(store: Path, tmp_path: Path) -> None:
