@@ -124,9 +124,9 @@ class StoreDirectory:
         files: the file layer.
 
     Raises ConfigError for a URL that `files` does not read.
-    Raises StoreFormatError if `path` is no directory or holds nothing of a store, or copies of one, for a file in place of a folder or a
-    folder in place of a file, and for a log that is not a plain commit log (`reput.log.foreign_parts`). A store without
-    messages may lack any of its folders.
+    Raises StoreFormatError if `path` is no directory or holds nothing of a store, or copies of one, for a file in place
+    of a folder or a folder in place of a file, and for a log that is not a plain commit log
+    (`reput.log.foreign_parts`). A store without messages may lack any of its folders.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Collection, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from reput.config.arguments import check_text, check_whole, refusal
 from reput.config.message_store import MessageStoreConfig
@@ -58,6 +58,12 @@ class MessageReader:
         self._finder = reader.finder
         self._pulling = reader.pulling
         self._is_open = True
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"the open store {self.path} belongs to this process: let the other one open it, with read_only=True while "
+            "this one writes"
+        )
 
     @property
     def config(self) -> MessageStoreConfig:

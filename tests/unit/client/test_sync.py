@@ -312,7 +312,8 @@ def test_who_waits_for_messages_is_told_that_another_thread_closes_the_client(na
         time.sleep(0.01)
     consumer.close()
     waiting.join()
-    assert [str(error) for error in errors] == ["this client is not started, or closed: use it inside of `async with`"]
+    told = "this client is not started, or closed: use it inside of `async with`, or of `with` if it is of "
+    assert [str(error) for error in errors] == [f"{told}reput.client.sync"]
 
 
 @pytest.mark.parametrize("moment", ["start", "close"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +24,16 @@ DEEDS: dict[str, tuple[Callable[[reput.MessageStore], object], type[ReputError] 
     "closes it": (lambda store: store.close(), None),
     "reads it": (lambda store: reput.MessageStore.open(store.path, read_only=True).close(), None),
 }
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_an_open_store_is_not_sent_to_another_process(tmp_path: Path, read_only: bool) -> None:
+    reput.MessageStore.open(tmp_path / "store", **SMALL).close()
+    with (
+        reput.MessageStore.open(tmp_path / "store", read_only=read_only, **SMALL) as store,
+        pytest.raises(TypeError, match="belongs to this process: let the other one open it"),
+    ):
+        pickle.dumps(store)
 
 
 @pytest.mark.parametrize("name", DEEDS)

@@ -15,6 +15,7 @@ from reput.client.consuming.process_queue import ProcessQueueTable
 from reput.client.consuming.pulled_queue import PulledQueue
 from reput.client.consuming.tail import PullTail
 from reput.client.instance.arguments import check_arguments, check_offset, check_queue, check_topic_name
+from reput.client.instance.client_instance import not_started
 from reput.client.instance.message_client_ext import MessageClientExt
 from reput.client.instance.namespaces import Namespace
 from reput.client.instance.session_credentials import SessionCredentials
@@ -167,7 +168,7 @@ class PullConsumer:
 
     def _open_group(self) -> ConsumerGroup:
         if self._group is None:
-            raise MQClientError("this consumer is not started: use it inside of `async with`")
+            raise not_started("consumer is not started")
         self._group.client.check_open()
         return self._group
 

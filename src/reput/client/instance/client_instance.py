@@ -45,6 +45,11 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return None
 
 
+def not_started(what: str) -> MQClientError:
+    """The error of a call outside of a client's life."""
+    return MQClientError(f"this {what}: use it inside of `async with`, or of `with` if it is of reput.client.sync")
+
+
 class ClientInstance:
     """One client of a cluster, known to brokers by its id. It belongs to one event loop, and to one process.
 
@@ -115,7 +120,7 @@ class ClientInstance:
         if os.getpid() != self._process:
             raise MQClientError("this client was made before the process forked: make another one in this process")
         if not self.is_open:
-            raise MQClientError("this client is not started, or closed: use it inside of `async with`")
+            raise not_started("client is not started, or closed")
         if _running_loop() is not self._loop:  # connections that another loop begins would end with it
             raise MQClientError(
                 "this client was started in another event loop: make one inside of each `asyncio.run`; clients of "

@@ -17,7 +17,7 @@ from reput.client.instance.arguments import (
     check_sharding_key,
     check_topic_name,
 )
-from reput.client.instance.client_instance import ClientInstance
+from reput.client.instance.client_instance import ClientInstance, not_started
 from reput.client.instance.namespaces import Namespace
 from reput.client.instance.send_request import (
     SendRequest,
@@ -199,7 +199,7 @@ class Producer:
 
     def _open_client(self) -> ClientInstance:
         if self._client is None:
-            raise MQClientError("this producer is not started: use it inside of `async with`")
+            raise not_started("producer is not started")
         self._client.check_open()
         return self._client
 
