@@ -142,28 +142,39 @@ final class Clients {
         return taken;
     }
 
-    /** topic, group, count: a lite pull consumer that polls from the first offset until it has so many messages. */
+    /**
+     * topic, group, count: a lite pull consumer that polls from the first offset until it has so many messages, and seeks
+     * back and polls them again. A seek interrupts the thread that pulled its queue last, so none before all have come:
+     * the thread may pull another queue by then, whose messages would be pulled and lost.
+     */
     static Object lite(JsonObject arguments) throws Exception {
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(arguments.get("group").getAsString());
         consumer.setNamesrvAddr(arguments.get("namesrv").getAsString());
         consumer.setVipChannelEnabled(false);
         consumer.setAutoCommit(false);
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
         consumer.start();
         try {
             String topic = arguments.get("topic").getAsString();
             List<MessageQueue> queues = new ArrayList<>(consumer.fetchMessageQueues(topic));
             consumer.assign(queues);
+            int count = arguments.get("count").getAsInt();
+            poll(consumer, count);
             for (MessageQueue queue : queues) consumer.seek(queue, 0);
-            List<Map<String, Object>> got = new ArrayList<>();
-            long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(MOST_S);
-            while (got.size() < arguments.get("count").getAsInt()) {
-                if (System.nanoTime() > deadline) throw new IllegalStateException("only " + got + " came");
-                for (MessageExt message : consumer.poll(500)) got.add(told(message));
-            }
-            return got;
+            return poll(consumer, count);
         } finally {
             consumer.shutdown();
         }
+    }
+
+    private static List<Map<String, Object>> poll(DefaultLitePullConsumer consumer, int count) {
+        List<Map<String, Object>> got = new ArrayList<>();
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(MOST_S);
+        while (got.size() < count) {
+            if (System.nanoTime() > deadline) throw new IllegalStateException("only " + got + " came");
+            for (MessageExt message : consumer.poll(500)) got.add(told(message));
+        }
+        return got;
     }
 
     /** topic, key, offset_id: what is found by key, and the message with the id. */
