@@ -22,6 +22,7 @@ class FakeMaster:
         log: Commit log offset of its first byte, and the bytes from there on; may be replaced at any time.
         file_size: `mappedFileSizeCommitLog`.
         topics: By name.
+        begins: Of topics that were deleted, by name.
         told: What it says of its log's begin and end; None: the truth.
         refuses: It answers nothing but that it does not know who asks; the log it serves all the same.
         hangs_up: It ends the connection of whoever asks something; the log it serves all the same.
@@ -35,6 +36,7 @@ class FakeMaster:
     def __init__(self, log: tuple[int, bytes], file_size: int) -> None:
         self.log, self.file_size = log, file_size
         self.topics: dict[str, TopicConfig] = {}
+        self.begins: dict[str, int] = {}
         self.told: tuple[int, int] | None = None
         self.refuses = self.hangs_up = False
         self.asked: list[int] = []
@@ -104,7 +106,7 @@ class FakeMaster:
         if code == RequestCode.GET_BROKER_CONFIG:
             return f"haListenPort={self._ha_port}\nmappedFileSizeCommitLog={self.file_size}\n".encode()
         if code == RequestCode.GET_ALL_TOPIC_CONFIG:
-            return encode_metadata(Topics(self.topics))
+            return encode_metadata(Topics(self.topics, begin_offset_table=self.begins))
         first, last = self.told or (begin, begin + len(data))
         return json.dumps({"table": {"commitLogMinOffset": str(first), "commitLogMaxOffset": str(last)}}).encode()
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reput.broker.clock import BrokerClock
 from reput.broker.disk_work import DiskPools
-from reput.broker.pulls.first_offset import asked_of_disk, begins_in_memory
+from reput.broker.pulls.first_offset import asked_of_disk, begins_in_memory, first_offset
 from reput.errors import MissingFieldError
 from reput.remoting.body import encode_body
 from reput.remoting.codes import RequestCode, ResponseCode
@@ -67,7 +67,7 @@ class ConsumerProcessor:
     # -- how far they are
 
     def query_offset(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
-        """The offset of a group in a queue; 0 for a new group if the queue's first message is still in memory."""
+        """The offset of a group in a queue; a new group's is the first one, if that message is still in memory."""
         header = decode_header(QueryConsumerOffsetRequestHeader, {"consumerGroup": "null"} | (command.ext_fields or {}))
         offset = self._offsets.query_offset(header.consumer_group, header.topic, header.queue_id)
         if offset < 0:
@@ -77,14 +77,24 @@ class ConsumerProcessor:
             in_memory = begins_in_memory(self._store, header.topic, header.queue_id)
             if in_memory is None:
                 return self._first_offset_of_disk(connection, command, header)
-            return _first_offset(command, in_memory=in_memory)
+            return self._first_offset(command, header, in_memory=in_memory)
         return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(offset)))
 
     async def _first_offset_of_disk(
         self, connection: Connection, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader
     ) -> Answer:
         found = await self._pools.reads.run_for(connection, asked_of_disk, self._store, header.topic, header.queue_id)
-        return _first_offset(command, in_memory=found)
+        return self._first_offset(command, header, in_memory=found)
+
+    def _first_offset(
+        self, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader, *, in_memory: bool
+    ) -> RemotingCommand:
+        """The answer to a new group."""
+        if in_memory:
+            offset = first_offset(self._store, header.topic, header.queue_id)
+            return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(offset)))
+        remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
+        return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
 
     def update_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
         """Keep the offset of a group in a queue."""
@@ -107,11 +117,3 @@ class ConsumerProcessor:
             return command.response(ResponseCode.SUCCESS, "Offset has been previously reset", {})
         self._offsets.commit_offset(group, topic, header.queue_id, header.commit_offset, self._clock.now_ms())
         return command.response(ext_fields={})
-
-
-def _first_offset(command: RemotingCommand, *, in_memory: bool) -> RemotingCommand:
-    """The answer to a new group."""
-    if in_memory:
-        return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(0)))
-    remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
-    return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})

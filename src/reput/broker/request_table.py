@@ -23,6 +23,7 @@ _SEES_MESSAGES = (
     RequestCode.GET_MAX_OFFSET,
     RequestCode.GET_MIN_OFFSET,
     RequestCode.GET_EARLIEST_MSG_STORETIME,
+    RequestCode.DELETE_TOPIC_IN_BROKER,  # so that no unit of a deleted message is still to come
     RequestCode.QUERY_CONSUMER_OFFSET,  # of a new group: by the queue's first message
     RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
     RequestCode.CONSUME_MESSAGE_DIRECTLY,

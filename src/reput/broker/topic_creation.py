@@ -73,8 +73,8 @@ def _create_each(topics: TopicConfigManager, configs: list[TopicConfig]) -> list
 def warn_of_unread_queues(topics: TopicConfigManager) -> None:
     """Name the topics with messages in queues that nobody can read, as the topic is not there or has fewer queues.
 
-    Such a topic was deleted; or it was made on a master that was lost before this broker, its slave, had copied it; or
-    it was made with fewer queues. Only an operator knows which.
+    Such a topic was made on a master that was lost before this broker, its slave, had copied it; or it was made with
+    fewer queues; or it was deleted by RocketMQ's broker, which leaves no begin. Only an operator knows which.
     """
     missing, narrow = [], []
     for name, queues in sorted(topics.queues_with_messages().items()):

@@ -67,11 +67,16 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """`topics.json` (`TopicConfigSerializeWrapper`): topics by name."""
+    """`topics.json` (`TopicConfigSerializeWrapper`): topics by name.
+
+    `begin_offset_table` is reput's own: by the name of a deleted topic, the end of the log at that moment. What a topic
+    of this name, made later, has in the log before this offset is none of its messages. None without any.
+    """
 
     topic_config_table: Mapping[str, TopicConfig] = field(default_factory=dict)
     data_version: DataVersion = DataVersion()
     others: Mapping[str, Any] = field(default_factory=dict)
+    begin_offset_table: Mapping[str, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +273,8 @@ class MessageRequestModes:
     others: Mapping[str, Any] = field(default_factory=dict)
 
 
+#: The member of `Topics.begin_offset_table` in the file.
+BEGIN_OFFSET_TABLE = "beginOffsetTable"
 #: The table of topics in their file, if there are none.
 _NO_TOPICS = b'\n\t"topicConfigTable":{}'
 

@@ -356,12 +356,13 @@ class Follower:
     def _copy_topics(self) -> None:
         """Take over the master's topics, and take out those that it has no more (`SlaveSynchronize`)."""
         self._topics_at = time.monotonic()
-        ours, theirs = self._store.topics, self._master.topics().topic_config_table
+        ours, topics = self._store.topics, self._master.topics()
+        theirs = topics.topic_config_table
         changed = [config for name, config in theirs.items() if ours.get(name) != config]
         deleted = ours.keys() - theirs.keys() - set(self._own_topics)
         if changed:
             self._store.update_topics(changed)
-        self._store.delete_topic_config(deleted)
+        self._writer.copy_deleted_topics(deleted, topics.begin_offset_table or {})
         if changed or deleted:
             self._on_topics()
 

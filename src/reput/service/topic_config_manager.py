@@ -183,8 +183,8 @@ class TopicConfigManager:
     def create(self, configs: Sequence[TopicConfig]) -> list[TopicConfig]:
         """Make those topics that are not there, and give them back (`createTopicIfAbsent`); any thread, waits.
 
-        A new topic has as many queues to read as the store has messages in: messages of a deleted topic, or of a store
-        that no broker has served.
+        A new topic has as many queues to read as the store has messages in: messages of a store that no broker has
+        served, or those that were sent while a topic of this name was deleted.
 
         Raises as `MessageStore.update_topics`.
         """
@@ -251,7 +251,7 @@ class TopicConfigManager:
         with self._writing:
             there = self._store.topic_metadata.topic_config_table
             self._store.delete_topic_config(topics)
-            if self._left is not None:  # messages stay in their queues
+            if self._left is not None:  # messages may have come meanwhile
                 self._left |= {
                     one: max(there[one].read_queue_nums, there[one].write_queue_nums) for one in topics if one in there
                 }

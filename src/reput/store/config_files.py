@@ -144,10 +144,20 @@ class StoreTopics:
         changed = {config.topic_name: config for config in configs}
         members = _encode_each(changed)
         with self._changing:
-            self._replace(dict(self._topics.topic_config_table) | changed, self._members | members, members)
+            table = dict(self._topics.topic_config_table) | changed
+            self._replace(table, self._members | members, members, self.begins)
 
-    def delete(self, topics: Collection[str]) -> None:
+    @property
+    def begins(self) -> Mapping[str, int]:
+        """See `Topics.begin_offset_table`."""
+        return self._topics.begin_offset_table or {}
+
+    def delete(self, topics: Collection[str], begins: Mapping[str, int]) -> None:
         """Forget topics, in one write (`StoreTopics.deleteTopicConfig`); unknown ones change nothing.
+
+        Args:
+            topics: Names.
+            begins: `Topics.begin_offset_table` from now on, in the same write.
 
         Raises:
             StoreError: The change could not be made durable; the store goes on with the topics as they were.
@@ -155,15 +165,21 @@ class StoreTopics:
         with self._changing:
             before = self._topics.topic_config_table
             after = {name: config for name, config in before.items() if name not in topics}
-            if len(after) < len(before):
-                self._replace(after, {name: self._members[name] for name in after}, {})
+            if len(after) < len(before) or begins != self.begins:
+                self._replace(after, {name: self._members[name] for name in after}, {}, begins)
 
     def _replace(
-        self, table: Mapping[str, TopicConfig], members: dict[str, bytes], changed: Mapping[str, bytes]
+        self,
+        table: Mapping[str, TopicConfig],
+        members: dict[str, bytes],
+        changed: Mapping[str, bytes],
+        begins: Mapping[str, int],
     ) -> None:
         """Write topics that are encoded; `changed`: of them those that were not in the file before."""
         version = next_version(self._topics.data_version, int(time.time() * 1000))
-        topics = replace(self._topics, topic_config_table=table, data_version=version)
+        topics = replace(
+            self._topics, topic_config_table=table, data_version=version, begin_offset_table=begins or None
+        )
         path = metadata_path(self._root, Topics)
         _check_readable(path, Topics, encode_topics(topics, changed.values()))
         _replace_file(path, Topics, encode_topics(topics, members.values()), self._files)

@@ -206,16 +206,17 @@ class MessageWriter(MessageReader):
         self._writable().update_topics(configs)
 
     def delete_topic_config(self, topics: Collection[str]) -> None:
-        """Take topics out of `config/topics.json`, in one write; unknown ones change nothing.
+        """Take topics out of `config/topics.json`, and their messages out of their queues, in one write.
 
-        Their messages and queues stay (`TopicConfigManager.deleteTopicConfig`).
+        A topic of the same name has only messages that come later; their queue offsets follow the last ones. The log,
+        and what reads it, keeps the messages until it expires. What is unknown and has no messages changes nothing.
 
         Raises:
             StoreFullError: No space; nothing was changed.
             StoreStateError: The store is closed or read-only.
         """
         check_texts("topics", topics)
-        self._writable().parts.topics.delete(topics)
+        self._writable().delete_topics(topics)
 
     @property
     def topics(self) -> Mapping[str, TopicConfig]:

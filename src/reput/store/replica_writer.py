@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +93,10 @@ class ReplicaWriter:
         queue.file_size = reader.config.mapped_file_size_commit_log
         reader.getting.log_files_have(queue.file_size)
         return True
+
+    def copy_deleted_topics(self, topics: Collection[str], begins: Mapping[str, int]) -> None:
+        """Delete topics that the master has no more; `begins`: its `Topics.begin_offset_table`."""
+        self._writer.copy_deleted_topics(topics, begins)
 
     def begin_at(self, offset: int) -> None:
         """Let an empty log begin at an offset, the start of a file.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, Literal, Self
@@ -39,6 +39,9 @@ from reput.store.snapshot import take_runtime_info
 if TYPE_CHECKING:
     from reput.kernels.queues.consume_queue_ext import BitMaps
 
+
+#: Longest wait of a deletion of topics for the dispatch of their last messages.
+_DISPATCH_WAIT_S = 10
 
 #: Who dispatches: a thread of the store, another process, or whoever calls `LoopWriter.dispatch`.
 DispatchMode = Literal["thread", "external", "caller"]
@@ -178,6 +181,35 @@ class WriterServices:
             self.parts.topics.update(configs)
             for config in changing:
                 queues.set_type(config)
+
+    def delete_topics(self, topics: Collection[str]) -> None:
+        """See `MessageStore.delete_topic_config`.
+
+        Only a topic with a message gets a begin, and loses it once the log begins there: so the table has no more
+        entries than there are topics with queues.
+        """
+        log = self.parts.log
+        with self._changing_topics:
+            end = log.max_offset  # first: a topic whose first message comes now needs no begin
+            with_messages = {topic for topic, _ in list(log.queue_offsets.numbers)}
+            begins = {topic: begin for topic, begin in self.parts.topics.begins.items() if begin > log.min_offset}
+            self._delete_topics(topics, begins | dict.fromkeys(with_messages.intersection(topics), end))
+        if type(self.reput) is ReputMessageService:  # a reader sees no unit of old messages that comes only now
+            with suppress(TimeoutError):
+                self.wait_dispatched(_DISPATCH_WAIT_S)
+
+    def copy_deleted_topics(self, topics: Collection[str], begins: Mapping[str, int]) -> None:
+        """Delete topics that a master has no more, and take over its begins (`Topics.begin_offset_table`)."""
+        with self._changing_topics:
+            if begins != self.parts.topics.begins or not self.parts.topics.topics.topic_config_table.keys().isdisjoint(
+                topics
+            ):
+                self._delete_topics(topics, begins)
+
+    def _delete_topics(self, topics: Collection[str], begins: Mapping[str, int]) -> None:
+        self.parts.topics.delete(topics, begins)
+        with self.reput.between_passes:  # so that no pass writes units that are not seen here
+            self.parts.queues.take_begins(self.parts.topics.begins)
 
     def runtime_info(self) -> RuntimeInfo:
         """The snapshot of the store, with what only the writer counts."""

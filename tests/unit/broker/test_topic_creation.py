@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from reput import Broker, Message, MessageStore
 from reput.errors import ConfigError, StoreFullError
-from reput.formats.metadata import TopicConfig
+from reput.files import DISK
+from reput.formats.metadata import TopicConfig, Topics
+from reput.log.metadata import read_metadata
 from reput.remoting.codes import ResponseCode
+from reput.store.config_files import persist_metadata
 from tests.support.asking import call
 from tests.support.broker import SMALL, pull_command, serving_broker
 from tests.support.master_and_slave import KEYS
@@ -73,7 +77,7 @@ def test_a_start_that_is_killed_before_its_own_topics_are_made_does_all_again(
         assert call(broker.address, pull_command("orders")).code == ResponseCode.SUCCESS
 
 
-def test_a_topic_that_was_deleted_at_a_broker_does_not_come_back(
+def test_a_topic_that_was_deleted_at_a_broker_does_not_come_back_nor_its_messages(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "store"
@@ -83,6 +87,18 @@ def test_a_topic_that_was_deleted_at_a_broker_does_not_come_back(
         store.delete_topic_config(["orders"])
     with Broker.start(path, **KEYS) as broker:
         assert call(broker.address, pull_command("orders")).code == ResponseCode.TOPIC_NOT_EXIST
+    assert "messages cannot be read" not in caplog.text
+
+
+def test_messages_whose_topics_are_lost_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "store"
+    fill_queues(path, "orders", 0)
+    Broker.start(path, **KEYS).close()
+    topics = read_metadata(str(path), Topics, DISK)
+    assert topics is not None
+    table = {name: config for name, config in topics.topic_config_table.items() if name != "orders"}
+    persist_metadata(str(path), replace(topics, topic_config_table=table), DISK)
+    Broker.start(path, **KEYS).close()
     assert "messages cannot be read, as their topics are not there" in caplog.text
 
 

@@ -333,6 +333,55 @@ def test_topics_are_those_of_the_master(master: FakeMaster, tmp_path: Path, monk
         assert store.topics == master.topics
 
 
+def shown(store: MessageStore, topic: str) -> list[int]:
+    """Commit log offsets of the messages that the queues of a topic have."""
+    return sorted(
+        message.commit_log_offset
+        for queue in store.queues()
+        if queue.topic == topic
+        for offset in range(queue.max_offset)
+        for message in store.get_message(topic, queue.queue_id, offset, 1).messages()
+    )
+
+
+def test_a_topic_that_is_deleted_at_the_master_begins_where_it_does_there(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path
+) -> None:
+    """The master's end may be far after the copy's when the topics are copied."""
+    path = tmp_path / "copy"
+    begins = reput.read_log(source[0], columns=["commit_log_offset"]).read_all()["commit_log_offset"].to_pylist()
+    begin, log = begins[300], master.log[1]
+    follow(path, master)
+    with open_store(path) as store:
+        assert shown(store, "orders") == begins
+    shutil.rmtree(path)
+    master.topics, master.begins = {"orders": TopicConfig("orders", 4, 4)}, {"orders": begin}
+    master.log = 0, log[: begins[100]]
+    follow(path, master)
+    with open_store(path) as store:
+        assert shown(store, "orders") == []
+    master.log = 0, log
+    follow(path, master)
+    with open_store(path) as store:
+        assert shown(store, "orders") == begins[300:]
+        assert store.topic_metadata.begin_offset_table == {"orders": begin}
+
+
+def test_a_copy_that_is_promoted_before_it_has_a_topics_begin_takes_messages_of_that_topic(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path
+) -> None:
+    path = tmp_path / "copy"
+    ends = record_ends(source[0], b"")
+    master.begins = {"orders": ends[300]}
+    master.log = 0, master.log[1][: ends[100]]
+    follow(path, master)
+    with open_store(path) as store:
+        assert store.topic_metadata.begin_offset_table == {"orders": ends[100]}
+        new = store.put_message(Message("orders", b"new")).commit_log_offset
+        store.wait_dispatched()
+        assert (new, shown(store, "orders")) == (ends[100], [ends[100]])
+
+
 @pytest.mark.parametrize("is_late", [False, True], ids=["before the connection", "just before its first batch"])
 def test_inner_batches_go_to_the_queues_of_their_topic(tmp_path: Path, is_late: bool) -> None:
     topic = TopicConfig("batches", 1, 1, attributes={"queue.type": "BatchCQ"})

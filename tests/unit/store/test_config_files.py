@@ -15,6 +15,8 @@ from reput.formats.metadata import Topics, decode_metadata, encode_metadata
 from reput.store import config_files
 from reput.store.config_files import StoreTopics
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next
+from tests.support.invariants import SMALL
+from tests.support.retained import RoomyFiles, age
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config" / "5.3.3"
 FIRST = reput.TopicConfig("a", 4, 4)
@@ -98,18 +100,82 @@ def test_a_topic_that_is_too_deep_for_the_file_changes_nothing(path, store):
     assert dict(store.topics) == {"a": FIRST}
 
 
-def test_a_deleted_topic_is_gone_after_the_next_start_and_its_messages_stay(path, open_store):
+def test_a_deleted_topic_is_gone_after_the_next_start_and_its_messages_are_in_the_log_alone(path, open_store):
     with open_store() as store:
         store.update_topics([FIRST, reput.TopicConfig("b")])
-        store.put_message(reput.Message("a", b"kept"), 0)
+        store.put_message(reput.Message("a", b"gone"), 0)
         store.delete_topic_config({"a", "unknown"})
         assert list(store.topics) == ["b"]
+        assert list(store.topic_metadata.begin_offset_table) == ["a"]
         assert store.topic_metadata.data_version.counter == 2
         store.delete_topic_config({"unknown"})
         assert store.topic_metadata.data_version.counter == 2
     with open_store() as store:
         assert list(store.topics) == ["b"]
-        assert [message.body for message in store.get_message("a", 0, 0).messages()] == [b"kept"]
+        assert store.put_message(reput.Message("a", b"new"), 0).queue_offset == 1
+        store.wait_dispatched()
+        assert [message.body for message in store.get_message("a", 0, 1).messages()] == [b"new"]
+        assert store.get_message("a", 0, 0).status is reput.GetMessageStatus.OFFSET_TOO_SMALL
+    assert reput.read_log(path, columns=["body"]).read_all().to_pydict() == {"body": [b"gone", b"new"]}
+
+
+def test_only_a_topic_with_messages_has_a_begin_and_only_while_the_log_has_them(path, open_store):
+    """Else whoever makes and deletes topics would let the file grow."""
+    with open_store(files=RoomyFiles()) as store:
+        for number in range(3):
+            store.update_topic(reput.TopicConfig(f"without-{number}"))
+            store.delete_topic_config([f"without-{number}"])
+        assert store.topic_metadata.begin_offset_table is None
+        assert b"begin" not in topics_file(path).read_bytes()
+        for topic in ("with", "later"):
+            end = store.max_commit_log_offset
+            while store.max_commit_log_offset // 4096 == end // 4096:
+                store.put_message(reput.Message(topic, bytes(900)))
+            store.update_topic(reput.TopicConfig(topic))
+            store.delete_topic_config([topic])
+        begins = dict(store.topic_metadata.begin_offset_table)
+        assert list(begins) == ["with", "later"]
+        age(path, begins["with"] // 4096)
+        store.wait_dispatched()
+        store.delete_expired()
+        assert store.min_commit_log_offset < begins["with"]
+        store.put_messages([reput.Message("b", bytes(900)) for _ in range(5)])
+        store.delete_topic_config(["b"])
+        assert list(store.topic_metadata.begin_offset_table) == ["with", "later", "b"]
+        store.wait_dispatched()
+        age(path, 1)
+        store.delete_expired()
+        assert begins["with"] <= store.min_commit_log_offset < begins["later"]
+        store.delete_topic_config(["b"])
+        assert list(store.topic_metadata.begin_offset_table) == ["later", "b"]
+
+
+def test_units_of_deleted_messages_that_are_dispatched_later_are_passed_over(path):
+    options = SMALL | {"dispatch": "caller"}
+    with reput.MessageStore.open(path, **options) as store:
+        dispatch = store.loop_writer().dispatch
+        store.put_message(reput.Message("a", b"known"))
+        dispatch()  # so that the next pass takes the short way
+        store.put_messages([reput.Message("a", b"old")] * 3)
+        store.delete_topic_config(["a"])
+        store.put_message(reput.Message("a", b"new"))
+        for max_bytes in (100, 100, 1 << 20):
+            dispatch(max_bytes)
+            assert [one.body for one in store.get_message("a", 0, store.min_offset("a", 0)).messages()] in (
+                [],
+                [b"new"],
+            )
+        assert (store.min_offset("a", 0), store.max_offset("a", 0)) == (4, 5)
+
+
+def test_a_reader_of_damaged_topics_sees_what_the_queues_have(path, open_store):
+    with open_store() as store:
+        store.put_message(reput.Message("a", b"old"))
+        store.delete_topic_config(["a"])
+    for file in (path / "config").glob("topics.json*"):
+        file.write_bytes(b'{"beginOffsetTable":{')
+    with reput.MessageStore.open(path, read_only=True) as store:
+        assert store.min_offset("a", 0) == 0
 
 
 def test_a_full_disk_deletes_no_topic(path, open_store):

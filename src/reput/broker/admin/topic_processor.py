@@ -17,7 +17,7 @@ from reput.broker.state_files import StateFiles
 from reput.errors import ConfigError, RemotingCommandError
 from reput.events import Event
 from reput.formats.java_bean import encode_bean
-from reput.formats.metadata import SubscriptionGroupConfig, TopicConfig, TopicFilterType, Topics
+from reput.formats.metadata import BEGIN_OFFSET_TABLE, SubscriptionGroupConfig, TopicConfig, TopicFilterType, Topics
 from reput.remoting.body import decode_body, encode_body
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -243,6 +243,7 @@ class TopicProcessor:
 
 def _encode_topics(topics: Topics) -> bytes:
     body: dict[str, Any] = {
+        BEGIN_OFFSET_TABLE: dict(topics.begin_offset_table or {}),
         "dataVersion": encode_bean(topics.data_version),
         "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0},
         "topicConfigTable": encode_bean(topics.topic_config_table),

@@ -6,7 +6,7 @@ import asyncio
 
 from reput.broker.clock import BrokerClock
 from reput.broker.disk_work import DiskPools
-from reput.broker.pulls.first_offset import asked_of_disk, begins_in_memory
+from reput.broker.pulls.first_offset import asked_of_disk, begins_in_memory, first_offset
 from reput.broker.view import BrokerView
 from reput.files import FileLayer
 from reput.remoting.pop_headers import PopKey, PopMessageRequestHeader
@@ -108,7 +108,7 @@ class PopOffsets:
         if header.init_mode == _FROM_MIN or is_retry_or_dlq_topic(topic):
             offset = self._store.min_offset(topic, queue_id)
         elif self._view.config.init_pop_offset_by_check_msg_in_mem and await self._has_first_in_memory(topic, queue_id):
-            offset = 0
+            offset = first_offset(self._store, topic, queue_id)
         else:
             offset = max(self._store.max_offset(topic, queue_id) - 1, 0)
         self._consumer_offsets.commit_offset(group, topic, queue_id, offset, self._clock.now_ms())

@@ -98,6 +98,8 @@ class DispatchByCaller(ReputMessageService):
             StoreFullError: As of the plain way, which goes on here at the next call.
         """
         begin = self.reput_from_offset
+        if begin < self._queues.begins.end:  # records of a deleted topic may follow
+            return None
         address, size, held = self._commit_log.span(begin, max_bytes or _SMALL_PASS_BYTES + 1)
         if size > _SMALL_PASS_BYTES or held is None:
             return None

@@ -129,11 +129,12 @@ class BatchConsumeQueue(QueueFolder):
                 first = middle + 1
         return first
 
-    def raise_min_offset(self, min_commit_log_offset: int) -> None:
-        """Move `min_offset` to the first unit whose record the log still has (`BatchConsumeQueue.correctMinOffset`)."""
-        if self._first_unit < self._next_unit:
-            number = self._find_unit(lambda unit: unit.commit_log_offset >= min_commit_log_offset)
-            self.min_offset = self._unit(number).base_offset if number < self._next_unit else self.max_offset
+    def first_offset(self, least_offset: int) -> int:
+        """First queue offset of records that lie at or after a log offset (`BatchConsumeQueue.correctMinOffset`)."""
+        if self._first_unit == self._next_unit:
+            return self.min_offset
+        number = self._find_unit(lambda unit: unit.commit_log_offset >= least_offset)
+        return self._unit(number).base_offset if number < self._next_unit else self.max_offset
 
     def cut(self) -> None:
         """Zero the bytes after the last unit, so that a later start does not take them for units."""

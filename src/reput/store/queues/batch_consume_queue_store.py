@@ -19,6 +19,7 @@ from reput.log.directory import QueueFiles, numbered_files
 from reput.log.geometry.file_sizes import BATCH
 from reput.store.queues.batch_consume_queue import BatchConsumeQueue
 from reput.store.queues.queue_table import QueueTable
+from reput.store.queues.topic_begins import TopicBegins
 from reput.store.statistics import TopicCounts
 
 logger = logging.getLogger("reput.store")
@@ -35,14 +36,20 @@ class BatchConsumeQueueStore(QueueTable[BatchConsumeQueue]):
     """The queues of the topics in `batch_topics`; `ConsumeQueueStore` keeps the queues of all other topics.
 
     Args:
-        files, root, file_size, counts: See `QueueTable`.
+        files, root, file_size, counts, begins: See `QueueTable`.
         batch_topics: Topics with batch consume queues; the set may grow.
     """
 
     def __init__(
-        self, files: FileLayer, root: str, file_size: int, batch_topics: Set[str], counts: dict[str, TopicCounts]
+        self,
+        files: FileLayer,
+        root: str,
+        file_size: int,
+        batch_topics: Set[str],
+        counts: dict[str, TopicCounts],
+        begins: TopicBegins | None = None,
     ) -> None:
-        super().__init__(files, root, BATCH, file_size, counts)
+        super().__init__(files, root, BATCH, file_size, counts, begins)
         self._batch_topics = batch_topics
 
     def load(self, listed: list[QueueFiles], end_offset: int) -> None:
@@ -143,6 +150,12 @@ class BatchConsumeQueueStore(QueueTable[BatchConsumeQueue]):
             ends[key] = BatchEnd(last.commit_log_offset + last.size, last.next_offset)
         return not has_gap
 
+    def raise_min_offsets(self, min_commit_log_offset: int, topics: Iterable[str] | None = None) -> None:
+        """See `ConsumeQueueStore.raise_min_offsets`."""
+        for queue in self.queues() if topics is None else self.queues_of(topics):
+            least = self.begins.least(queue.topic, min_commit_log_offset)
+            self.begins.raise_min(queue, queue.first_offset(least))
+
     def flush(self, least_pages: int = 0) -> None:
         """Sync the queues with at least `least_pages` unsynced pages."""
         with self._flush_lock:
@@ -155,8 +168,8 @@ class BatchConsumeQueueStore(QueueTable[BatchConsumeQueue]):
     def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
         """Delete the files whose messages the log no longer has, as `ConsumeQueueStore.delete_expired`."""
         deleted: dict[str, int] = {}
+        self.raise_min_offsets(min_commit_log_offset)
         for queue in self.queues():
-            queue.raise_min_offset(min_commit_log_offset)
             with self._flush_lock:
                 paths = queue.delete_expired(min_commit_log_offset)
             if paths:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
@@ -28,6 +28,7 @@ from reput.store.queues.consume_queue_ext import ConsumeQueueExt
 from reput.store.queues.extensions import ConsumeQueueExtensions
 from reput.store.queues.queue_jumps import QueueJumps
 from reput.store.queues.queue_table import QueueTable
+from reput.store.queues.topic_begins import TopicBegins
 from reput.store.queues.unit_locations import advance, locate_ext_units, locate_units
 from reput.store.queues.unit_search import find_begins, find_ends, follow_units
 from reput.store.statistics import TopicCounts
@@ -66,8 +67,9 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
         writable: bool,
         bit_maps: BitMaps | None = None,
         batch_topics: Set[str] = frozenset(),
+        begins: TopicBegins | None = None,
     ) -> None:
-        super().__init__(files, root, SIMPLE, file_size, {})
+        super().__init__(files, root, SIMPLE, file_size, {}, begins)
         self._batch_topics = batch_topics
         self._by_bytes: dict[tuple[bytes, int], ConsumeQueue] = {}
         self._maps = 0
@@ -118,12 +120,16 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
         follow_units(self._files, queues, np.array(list(next_offsets.values()), np.int64), end_offset)
         self.built_timestamp = store_timestamp
 
-    def raise_min_offsets(self, min_commit_log_offset: int) -> None:
-        """Move each `min_offset` to the first unit whose record the log still has (`ConsumeQueue.correctMinOffset`)."""
-        queues = self.queues()
-        offsets = find_begins(self._files, queues, min_commit_log_offset)
+    def raise_min_offsets(self, min_commit_log_offset: int, topics: Iterable[str] | None = None) -> None:
+        """Move each `min_offset` to the first unit whose record the log still has (`ConsumeQueue.correctMinOffset`).
+
+        It is the first record since the topic was deleted, if it was. `topics`: of these alone.
+        """
+        queues = self.queues() if topics is None else self.queues_of(topics)
+        least = np.array([self.begins.least(queue.topic, min_commit_log_offset) for queue in queues], np.int64)
+        offsets = find_begins(self._files, queues, least)
         for queue, offset in zip(queues, offsets.tolist(), strict=True):
-            queue.min_offset = offset
+            self.begins.raise_min(queue, offset)
 
     def cut(self) -> None:
         """Zero the bytes after the last unit of each queue."""
@@ -441,7 +447,8 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
     def delete_expired(self, min_commit_log_offset: int, pause: Callable[[], object]) -> dict[str, int]:
         """Delete the files whose messages the log no longer has, queue by queue, each with its ext units.
 
-        First the min offsets of all queues are raised. `pause` is called after each queue that lost a file.
+        First the min offsets of all queues are raised. `pause` is called after each queue that lost a file. Queues of a
+        deleted topic keep their files until the log begins after its begin: the log has the records of their units.
 
         Returns:
             Path and size of each deleted file.
@@ -449,6 +456,8 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
         self.raise_min_offsets(min_commit_log_offset)
         deleted: dict[str, int] = {}
         for queue in self.queues():
+            if self.begins.table.get(queue.topic, 0) > min_commit_log_offset:
+                continue
             with self._flush_lock:  # so that no file is removed that a flush is to sync
                 files = queue.delete_expired()
                 unit = queue.unit(queue.min_offset) if queue.ext is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from threading import Lock
 from typing import Generic, TypeVar
 
@@ -11,6 +11,7 @@ from reput.files import FileLayer
 from reput.log.directory import QueueFiles
 from reput.log.geometry.file_sizes import QueueKind, check_queue_sizes
 from reput.store.queues.folder import QueueFolder
+from reput.store.queues.topic_begins import TopicBegins
 from reput.store.queues.unsynced import UnsyncedQueues
 from reput.store.statistics import TopicCounts
 
@@ -26,13 +27,20 @@ class QueueTable(ABC, Generic[Q]):
         kind: What is true of all files of the type.
         file_size: Bytes of a queue file.
         counts: Counts of each topic since the store was opened.
+        begins: Where the messages of deleted topics begin.
 
     Attributes:
         path: Folder of the queues.
     """
 
     def __init__(
-        self, files: FileLayer, root: str, kind: QueueKind, file_size: int, counts: dict[str, TopicCounts]
+        self,
+        files: FileLayer,
+        root: str,
+        kind: QueueKind,
+        file_size: int,
+        counts: dict[str, TopicCounts],
+        begins: TopicBegins | None = None,
     ) -> None:
         self._files = files
         self._root = root
@@ -44,6 +52,7 @@ class QueueTable(ABC, Generic[Q]):
         self.path = f"{root}/{kind.folder}"
         self.file_size = file_size
         self.counts = counts
+        self.begins = begins or TopicBegins()
 
     def check(self, listed: list[QueueFiles]) -> None:
         """Check the sizes of listed files; nothing is changed.
@@ -69,6 +78,10 @@ class QueueTable(ABC, Generic[Q]):
     def queues(self) -> list[Q]:
         """All queues, in no special order."""
         return list(self._table.values())
+
+    def queues_of(self, topics: Iterable[str]) -> list[Q]:
+        """All queues of some topics."""
+        return [self._table[topic, queue_id] for topic in topics for queue_id in self.queue_ids(topic)]
 
     def remove(self, topic: str) -> None:
         """Forget a topic's queues and remove their files."""

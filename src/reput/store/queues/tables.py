@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -19,6 +19,7 @@ from reput.store.queues.batch_consume_queue import BatchConsumeQueue
 from reput.store.queues.batch_consume_queue_store import BatchConsumeQueueStore, BatchEnd
 from reput.store.queues.consume_queue import ConsumeQueue
 from reput.store.queues.consume_queue_store import ConsumeQueueStore
+from reput.store.queues.topic_begins import TopicBegins
 
 if TYPE_CHECKING:
     from reput.kernels.queues.consume_queue_ext import BitMaps
@@ -54,12 +55,14 @@ class QueueTables:
         bit_maps: BitMaps | None = None,
     ) -> None:
         self.types = types
+        self.begins = TopicBegins()
         self._files = files
         self.simple = ConsumeQueueStore(
-            files, path, file_size, config, writable=writable, bit_maps=bit_maps, batch_topics=types.batch
-        )
+            files, path, file_size, config, writable=writable, bit_maps=bit_maps, batch_topics=types.batch,
+            begins=self.begins,
+        )  # fmt: skip
         self.counts = self.simple.counts
-        self.batch = BatchConsumeQueueStore(files, path, batch_file_size, types.batch, self.counts)
+        self.batch = BatchConsumeQueueStore(files, path, batch_file_size, types.batch, self.counts, self.begins)
 
     def check(self, listed: list[QueueFiles], batch_listed: list[QueueFiles]) -> None:
         """See `ConsumeQueueStore.check`."""
@@ -85,6 +88,7 @@ class QueueTables:
             self.batch.follow([key for key in grown if key[0] in of_batch], end_offset)
         simple = {key: end for key, end in grown.items() if key[0] not in of_batch}
         self.simple.follow(simple, end_offset, store_timestamp)
+        self._raise(self.begins.table.keys() & {topic for topic, _ in grown})
 
     def max_offset(self, key: tuple[str, int]) -> int:
         """The max offset of a (topic, queue id); 0 if there is no such queue."""
@@ -94,8 +98,19 @@ class QueueTables:
     def raise_min_offsets(self, min_commit_log_offset: int) -> None:
         """See `ConsumeQueueStore.raise_min_offsets`."""
         self.simple.raise_min_offsets(min_commit_log_offset)
-        for queue in self.batch.queues():
-            queue.raise_min_offset(min_commit_log_offset)
+        self.batch.raise_min_offsets(min_commit_log_offset)
+
+    def take_begins(self, table: Mapping[str, int]) -> None:
+        """Let the queues of deleted topics begin where `Topics.begin_offset_table` says; no pass is under way.
+
+        Units of records before a begin may be dispatched later: they are passed over, too.
+        """
+        self._raise(self.begins.take(table))
+
+    def _raise(self, topics: Collection[str]) -> None:
+        """Raise the min offsets of deleted topics to their begins."""
+        self.simple.raise_min_offsets(0, topics)
+        self.batch.raise_min_offsets(0, topics)
 
     def write_again(self) -> None:
         """Write again and sync what is read after the units that `load` has taken over, and all extensions."""
@@ -141,6 +156,8 @@ class QueueTables:
         """See `ConsumeQueueStore.dispatch`."""
         self.batch.dispatch(columns)  # first, so that the timestamp of `ConsumeQueueStore.flush` is true of both tables
         self.simple.dispatch(columns)
+        if columns.rows and columns["commit_log_offset"][0] < self.begins.end:  # they may be of a deleted topic
+            self._raise(self.begins.table)
 
     def check_dispatch(
         self, columns: RecordColumns, ends: dict[tuple[bytes, int], int], batch_ends: dict[tuple[str, int], BatchEnd]

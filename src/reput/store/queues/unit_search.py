@@ -6,6 +6,7 @@ A start maps no queue, and the interpreter does not wait for ten thousand files 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,8 @@ from reput.store.queues.consume_queue import ConsumeQueue
 Offsets = npt.NDArray[np.int64]
 #: Units as a structured array, see `UNIT_TYPE`.
 Units = npt.NDArray[np.void]
+#: Test of units, each of another queue, and of the queues' numbers: bool[units].
+UnitTest: TypeAlias = Callable[[Units, Offsets], npt.NDArray[np.bool_]]
 #: Units of a gap that are read in one go.
 _UNITS_OF_A_READ = 4096
 
@@ -28,10 +31,10 @@ def are_fillers(units: Units) -> npt.NDArray[np.bool_]:
     return fillers
 
 
-def written_before(end_offset: int) -> Callable[[Units], npt.NDArray[np.bool_]]:
+def written_before(end_offset: int) -> UnitTest:
     """Test for units that are written, with records that end at or before a commit log offset; fillers pass, too."""
 
-    def is_written(units: Units) -> npt.NDArray[np.bool_]:
+    def is_written(units: Units, _: Offsets) -> npt.NDArray[np.bool_]:
         ends = units["commit_log_offset"] + units["size"]
         written: npt.NDArray[np.bool_] = (units["size"] > 0) & (are_fillers(units) | (ends <= end_offset))
         return written
@@ -86,7 +89,7 @@ def search_units(
     first: Offsets,
     last: Offsets,
     guess: Offsets,
-    is_before: Callable[[Units], npt.NDArray[np.bool_]],
+    is_before: UnitTest,
 ) -> Offsets:
     """Search each queue's first queue offset in [first, last) whose unit does not pass `is_before`; `last` if all do.
 
@@ -101,7 +104,7 @@ def search_units(
             middle = np.where(
                 (low <= guess[open_] - steps) & (guess[open_] - steps < high), guess[open_] - steps, middle
             )
-        before = is_before(read_units(files, [queues[i] for i in open_.tolist()], middle))
+        before = is_before(read_units(files, [queues[i] for i in open_.tolist()], middle), open_)
         first[open_] = np.where(before, middle + 1, low)
         last[open_] = np.where(before, high, middle)
         steps += 1
@@ -182,14 +185,17 @@ def gap_begin(files: FileLayer, queue: ConsumeQueue) -> int:
     return -1
 
 
-def find_begins(files: FileLayer, queues: Sequence[ConsumeQueue], min_commit_log_offset: int) -> Offsets:
-    """Find the queue offset of each queue's first unit whose record the log still has: int64[len(queues)]."""
+def find_begins(files: FileLayer, queues: Sequence[ConsumeQueue], least_offsets: Offsets) -> Offsets:
+    """Find the queue offset of each queue's first unit whose record lies at or after a commit log offset of the queue.
 
-    def is_gone(units: Units) -> npt.NDArray[np.bool_]:
-        return are_fillers(units) | (units["commit_log_offset"] < min_commit_log_offset)
+    Returns int64[len(queues)], and takes as many.
+    """
 
-    def is_record_gone(units: Units) -> npt.NDArray[np.bool_]:
-        return ~are_fillers(units) & (units["commit_log_offset"] < min_commit_log_offset)
+    def is_gone(units: Units, numbers: Offsets) -> npt.NDArray[np.bool_]:
+        return are_fillers(units) | (units["commit_log_offset"] < least_offsets[numbers])
+
+    def is_record_gone(units: Units, numbers: Offsets) -> npt.NDArray[np.bool_]:
+        return ~are_fillers(units) & (units["commit_log_offset"] < least_offsets[numbers])
 
     first = np.array([queue.min_offset for queue in queues], np.int64)
     last = np.array([queue.max_offset for queue in queues], np.int64)
@@ -197,13 +203,13 @@ def find_begins(files: FileLayer, queues: Sequence[ConsumeQueue], min_commit_log
     begins = search_units(files, queues, first, last, first, is_gone)
     least = search_units(files, queues, first, last, first, is_record_gone)
     for number in np.flatnonzero(least < begins).tolist():
-        least_offset, most = int(least[number]), int(begins[number])
-        begins[number] = _first_record(files, queues[number], least_offset, most, min_commit_log_offset)
+        first_offset, most = int(least[number]), int(begins[number])
+        begins[number] = _first_record(files, queues[number], first_offset, most, int(least_offsets[number]))
     return begins
 
 
-def _first_record(files: FileLayer, queue: ConsumeQueue, begin: int, end: int, min_commit_log_offset: int) -> int:
-    """Queue offset of the first unit in [begin, end) whose record the log still has; `end` without one."""
+def _first_record(files: FileLayer, queue: ConsumeQueue, begin: int, end: int, least_offset: int) -> int:
+    """Queue offset of the first unit in [begin, end) whose record lies at or after a commit log offset, or `end`."""
     position = begin * UNIT_SIZE
     while position < end * UNIT_SIZE:
         inside = position % queue.file_size
@@ -211,7 +217,7 @@ def _first_record(files: FileLayer, queue: ConsumeQueue, begin: int, end: int, m
         with files.open(queue.file_path(position - inside)) as file:
             data = file.read(inside, size)
         units = np.frombuffer(data[: len(data) - len(data) % UNIT_SIZE], UNIT_TYPE)  # a file may have been cut
-        found = np.flatnonzero(~are_fillers(units) & (units["commit_log_offset"] >= min_commit_log_offset))
+        found = np.flatnonzero(~are_fillers(units) & (units["commit_log_offset"] >= least_offset))
         if found.size:
             return position // UNIT_SIZE + int(found[0])
         position += size

@@ -170,6 +170,12 @@ def _orders(end: LogExtent, content: ConsumerOrderInfos) -> ConsumerOrderInfos:
     return replace(content, table=table)
 
 
+def _begins(end: LogExtent, content: Topics) -> Topics:
+    """`begin`: where the messages of a deleted topic begin: what comes next is one of them."""
+    table = {topic: min(begin, end.offset) for topic, begin in (content.begin_offset_table or {}).items()}
+    return replace(content, begin_offset_table=table or None)
+
+
 def _timers(end: LogExtent) -> None:
     """`next`: the message that gets a unit next; `done`: the slots before the read time, all in the log before it.
 
@@ -226,6 +232,7 @@ POINTERS: Mapping[str, Callable[[LogExtent], None]] = {
     f"{CONFIG}/{FILE_NAMES[LmqConsumerOffsets]}": partial(_lower_file, LmqConsumerOffsets, _offsets),
     f"{CONFIG}/{FILE_NAMES[DelayOffsets]}": partial(_lower_file, DelayOffsets, _delays),
     f"{CONFIG}/{FILE_NAMES[ConsumerOrderInfos]}": partial(_lower_file, ConsumerOrderInfos, _orders),
+    f"{CONFIG}/{FILE_NAMES[Topics]}": partial(_lower_file, Topics, _begins),
     TIMER_CHECK: _timers,
 }
 #: The log, what every start compares with it before this, and what only holds while the log ends where it says.
@@ -247,7 +254,7 @@ NO_POINTERS = frozenset(
         *(
             f"{CONFIG}/{FILE_NAMES[kind]}"
             for kind in (
-                Topics, SubscriptionGroups, ConsumerFilters, MessageRequestModes, TimerMetrics, TransactionMetrics,
+                SubscriptionGroups, ConsumerFilters, MessageRequestModes, TimerMetrics, TransactionMetrics,
             )
         ),
     )

@@ -151,6 +151,7 @@ def _recover(
     topics = StoreTopics(files, path)
     listing = list_directory(files, path, config)
     loaded = _make(path, config, files, listing, undo, bit_maps)
+    loaded.queues.begins.take(topics.begins)
     marks = RecoveryMarks(path, config, files, loaded.log, loaded.queues, loaded.index)
     try:
         plan = plan_recovery(path, config, files, listing, loaded, marks, progress)
@@ -179,8 +180,17 @@ def _recover(
     warn_of_lost_begins(log, queues)
     for queue in queues.queues():
         log.queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
-    if listing.was_killed or listing.shutdown is None or listing.shutdown.commit_log_end != plan.end.offset:
+    is_beyond = queues.begins.end > plan.end.offset  # a slave's are its master's
+    if (
+        is_beyond
+        or listing.was_killed
+        or listing.shutdown is None
+        or listing.shutdown.commit_log_end != plan.end.offset
+    ):
         lower_log_state(path, files, config, queues, plan.end.offset, log.last_store_timestamp)
+    if is_beyond:
+        topics = StoreTopics(files, path)
+        queues.begins.take(topics.begins)
     times = NO_TIMES
     is_changed = report.dispatched_records or marks.is_written or listing.mark is not None
     if not listing.was_killed or not listing.has_checkpoint or is_changed:

@@ -15,6 +15,7 @@ from reput.log.geometry.file_sizes import BATCH, SIMPLE
 from reput.log.geometry.index_geometry import index_geometry
 from reput.log.queue_types import QueueTypes
 from reput.log.sink_commits import SinkWatch
+from reput.log.topic_begins import read_topic_begins
 from reput.progress import Progress
 from reput.store.index.index_service import IndexService
 from reput.store.log.commit_log import CommitLog
@@ -125,6 +126,7 @@ def _look_once(
     log.start_at(end.offset)
     log.last_store_timestamp = end.last_timestamp or listing.checkpoint.physic_msg_timestamp
     queues.load(listing.queues, listing.batch_queues, end.offset)
+    queues.begins.take(read_topic_begins(path, files))
     queues.raise_min_offsets(log.min_offset)
     lacking = None
     if damage is None and not (listing.was_killed or listing.has_hidden_queues):

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from reput.formats.fastjson import decode_fastjson
 from reput.remoting.codes import RequestCode, ResponseCode
 from tests.support.broker import Client, consumer, messages_of, pull_command, serving_broker, with_topic
@@ -52,8 +54,9 @@ async def test_a_topic_is_made_changed_shown_and_deleted(tmp_path: Path) -> None
         assert served.controller._state.offsets.query_offset("g", "orders", 0) == -1
 
 
-async def test_a_topic_that_is_made_again_has_its_old_messages_until_a_group_is_reset(tmp_path: Path) -> None:
-    """As docs/admin.md says: the queues stay, and no offset of a group does."""
+@pytest.mark.parametrize("committed", [None, 0, 1, 2])
+async def test_a_topic_that_is_made_again_has_its_new_messages_alone(tmp_path: Path, committed: int | None) -> None:
+    """As docs/admin.md says: for a group that had consumed all, or some, or nothing, and for a new one."""
     async with serving_broker(tmp_path / "store") as served:
         client = await served.client()
         fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0}
@@ -61,17 +64,38 @@ async def test_a_topic_that_is_made_again_has_its_old_messages_until_a_group_is_
         await with_topic(client, "orders", 1)
         await client.send_message("orders", b"old-0")
         await client.send_message("orders", b"old-1")
-        await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=2)
+        if committed is not None:
+            await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=committed)
         assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
         await with_topic(client, "orders", 1)
         await client.send_message("orders", b"new")
-        offset = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, **fields)
-        assert (offset.code, offset.ext_fields) == (0, {"offset": "0"})  # of a group without one, in a queue from 0 on
-        assert [one.body for one in messages_of(await client.pull("orders", 0))] == [b"old-0", b"old-1", b"new"]
-        reset = {"topic": "orders", "group": "g", "timestamp": -1, "isForce": True}
-        assert (await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **reset)).code == 0
-        offset = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, **fields)
-        assert offset.ext_fields == {"offset": "3"}
+        for group in ("g", "fresh"):
+            offset = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, **fields | {"consumerGroup": group})
+            assert (offset.code, offset.ext_fields) == (0, {"offset": "2"})  # wherever it would begin
+        assert [one.body for one in messages_of(await client.pull("orders", 2))] == [b"new"]
+        for begin in (0, 1):
+            answer = await client.pull("orders", begin)
+            assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "2")
+
+
+async def test_a_group_without_an_offset_begins_at_the_first_new_message_as_in_rocketmqs_new_queue(
+    tmp_path: Path,
+) -> None:
+    """Also if it begins at the last message otherwise; in a queue without a new message it hears that it has none."""
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        await with_topic(client, "orders", 2)
+        for queue_id in (0, 1):
+            await client.send_message("orders", b"old", queueId=queue_id)
+        await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")
+        await with_topic(client, "orders", 2)
+        await client.send_message("orders", b"new", queueId=1)
+        fields = {"consumerGroup": "g", "topic": "orders"}
+        answers = [
+            await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, **fields, queueId=queue_id) for queue_id in (0, 1)
+        ]
+        assert answers[0].code == ResponseCode.QUERY_NOT_FOUND
+        assert (answers[1].code, answers[1].ext_fields) == (0, {"offset": "1"})
 
 
 async def test_topics_that_rocketmq_refuses_are_refused(tmp_path: Path) -> None:

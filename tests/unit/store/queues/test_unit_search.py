@@ -6,6 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from reput.files import DISK
@@ -39,5 +40,5 @@ def test_the_first_unit_whose_record_is_there_is_found_whatever_fillers_are_arou
     queue = queue_of(tmp_path, records)
     places = [place for place, letter in enumerate(records) if letter == "x"]
     for number, place in enumerate(places):
-        assert find_begins(DISK, [queue], 100 * number).tolist() == [place]
-    assert find_begins(DISK, [queue], 100 * len(places)).tolist() == [len(records)]
+        assert find_begins(DISK, [queue], np.array([100 * number])).tolist() == [place]
+    assert find_begins(DISK, [queue], np.array([100 * len(places)])).tolist() == [len(records)]

@@ -18,6 +18,7 @@ from reput.formats.metadata import (
     DelayOffsets,
     LmqConsumerOffsets,
     OrderInfo,
+    Topics,
 )
 from reput.formats.paths import CONFIG, TIMER_CHECK
 from reput.formats.pop_messages import REVIVE_GROUP
@@ -36,6 +37,8 @@ from tests.support.timers import BEGIN, bodies, enqueue_all, opened, put, small_
 
 ROWS = 8
 LATER_MS = 3_600_000
+#: After the end of the log.
+BEGIN_OFFSET = 1 << 20
 SLOT = BEGIN + 90_000
 
 
@@ -71,6 +74,7 @@ def write_state(path: Path) -> None:
     persist_metadata(str(path), DelayOffsets({3: ROWS}), DISK)
     popped = OrderInfo(o=[ROWS - 3, 1, 2])
     persist_metadata(str(path), ConsumerOrderInfos({"orders@g": {0: popped}}), DISK)
+    persist_metadata(str(path), Topics(begin_offset_table={"gone": BEGIN_OFFSET, "new": 1}), DISK)
 
 
 def state(path: Path, kind: type) -> Any:
@@ -92,6 +96,7 @@ def test_no_offset_is_beyond_the_end_of_a_log_that_was_cut(tmp_path: Path, left:
             # What was due in ten seconds was delivered only if the log knows of that time.
             assert state(path, DelayOffsets).offset_table == {3: ROWS if left > ROWS else 0}
             assert bool(state(path, ConsumerOrderInfos).table["orders@g"]) is (left >= ROWS)
+            assert state(path, Topics).begin_offset_table == {"gone": ends[left], "new": min(1, ends[left])}
         (path / "abort").touch()
 
 

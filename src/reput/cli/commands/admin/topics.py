@@ -165,8 +165,7 @@ def delete_topic(
 ) -> int:
     """Delete a topic on all brokers and name servers, once --yes says so.
 
-    Its messages stay in the log until that expires: a topic of the same name has them again. `reput admin reset` lets a
-    group begin after them.
+    A topic of the same name has new messages alone. The old ones stay in the log until that expires.
 
     Example:
       reput admin delete-topic orders --yes
