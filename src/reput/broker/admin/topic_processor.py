@@ -33,6 +33,7 @@ from reput.remoting.topic_headers import (
 from reput.service.attributes import parse_attributes
 from reput.service.broker_stats_manager import BrokerStatsManager
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
+from reput.service.pop.topics import pop_retry_topic_of
 from reput.service.subscription_group_manager import INDEX_PERM_READ, SubscriptionGroupManager, check_policies
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
@@ -151,14 +152,18 @@ class TopicProcessor:
         return command.response()
 
     async def delete_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
-        """Delete a topic."""
+        """Delete a topic, and the topics with its messages that were popped and not acked."""
         header = decode_header(DeleteTopicRequestHeader, {"topic": ""} | (command.ext_fields or {}))
         remark = self._topics.validate_delete(header.topic)
         if remark is not None:
             return command.response(ResponseCode.INVALID_PARAMETER, remark)
-        await self._pools.writes.run_for(connection, self._topics.delete, [header.topic])
-        logger.info(Event("topic deleted", topic=header.topic, client=connection.remote))
-        self._offsets.clean_offset_by_topic(header.topic, self._clock.now_ms())
+        groups = self._offsets.which_group_by_topic(header.topic)
+        of_pop = {pop_retry_topic_of(header.topic, group, v2=v2) for group in groups for v2 in (True, False)}
+        there = sorted(name for name in of_pop if self._topics.select_topic_config(name) is not None)
+        await self._pools.writes.run_for(connection, self._topics.delete, [header.topic, *there])
+        for name in (header.topic, *there):
+            logger.info(Event("topic deleted", topic=name, client=connection.remote))
+            self._offsets.clean_offset_by_topic(name, self._clock.now_ms())
         await self._registration.register()
         return command.response()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reput import Message, TopicConfig
 from reput.formats.fastjson import decode_fastjson
 from reput.remoting.codes import RequestCode, ResponseCode
 from tests.support.broker import Client, consumer, messages_of, pull_command, serving_broker, with_topic
@@ -96,6 +98,21 @@ async def test_a_group_without_an_offset_begins_at_the_first_new_message_as_in_r
         ]
         assert answers[0].code == ResponseCode.QUERY_NOT_FOUND
         assert (answers[1].code, answers[1].ext_fields) == (0, {"offset": "1"})
+
+
+async def test_messages_that_were_popped_and_not_acked_are_deleted_with_their_topic(tmp_path: Path) -> None:
+    """RocketMQ knows the groups by their offsets; messages that clients have sent back are those of their group."""
+    names, others = ["orders", "%RETRY%g_orders", "%RETRY%g+orders"], ["%RETRY%other_orders", "%RETRY%g"]
+    async with serving_broker(tmp_path / "store") as served:
+        client, store = await served.client(), served.controller._state.store
+        await client.heartbeat("c", consumer("g", "orders"))
+        await asyncio.to_thread(store.update_topics, [TopicConfig(name, 1, 1) for name in [*names, *others]])
+        await asyncio.to_thread(store.put_messages, [Message(name, b"old") for name in [*names, *others]])
+        fields = {"consumerGroup": "g", "topic": "orders", "queueId": 0}
+        await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **fields, commitOffset=1)
+        await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")
+        assert store.topics.keys() & {*names, *others} == set(others)
+        assert store.topic_metadata.begin_offset_table == dict.fromkeys(names, store.max_commit_log_offset)
 
 
 async def test_topics_that_rocketmq_refuses_are_refused(tmp_path: Path) -> None:
