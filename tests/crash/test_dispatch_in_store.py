@@ -104,6 +104,19 @@ def test_a_mark_is_seen_though_its_file_looks_like_that_of_an_earlier_one(tmp_pa
             check_seen(store, 0, begin + 5)
 
 
+def test_messages_of_a_deleted_topic_that_a_dispatcher_brings_later_are_not_seen(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    with reput.MessageStore.open(path, dispatch="external", **SMALL) as store:
+        for number in range(3):
+            store.put_message(reput.Message("orders", b"old-%d" % number))
+        store.delete_topic_config(["orders"])
+        store.put_message(reput.Message("orders", b"new"))
+        dispatch(path, session=None, once=True)
+        store.wait_dispatched()
+        assert (store.min_offset("orders", 0), store.max_offset("orders", 0)) == (3, 4)
+        assert [message.body for message in store.get_message("orders", 0, 3).messages()] == [b"new"]
+
+
 def test_without_a_dispatcher_nothing_new_is_seen_and_the_next_start_brings_all_in_step(tmp_path: Path) -> None:
     path = tmp_path / "store"
     with reput.MessageStore.open(path, dispatch="external", **SMALL) as store:

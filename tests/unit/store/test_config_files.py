@@ -12,6 +12,8 @@ from reput.errors import ConfigError, CorruptMetadataError, StoreError, StoreFul
 from reput.formats import metadata
 from reput.formats.fastjson import encode_fastjson
 from reput.formats.metadata import Topics, decode_metadata, encode_metadata
+from reput.jobs.audit.job import audit
+from reput.jobs.runner import LocalRunner
 from reput.store import config_files
 from reput.store.config_files import StoreTopics
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_next
@@ -148,6 +150,17 @@ def test_only_a_topic_with_messages_has_a_begin_and_only_while_the_log_has_them(
         assert begins["with"] <= store.min_commit_log_offset < begins["later"]
         store.delete_topic_config(["b"])
         assert list(store.topic_metadata.begin_offset_table) == ["later", "b"]
+
+
+def test_queue_files_of_a_deleted_topic_stay_as_long_as_the_log_has_their_records(path, open_store):
+    """A log from its beginning has all its units: `audit` and a start would miss them."""
+    with open_store(files=RoomyFiles()) as store:
+        store.put_messages([reput.Message("a", b"old") for _ in range(40)])
+        store.delete_topic_config(["a"])
+        store.wait_dispatched()
+        assert store.delete_expired().consume_queue_files == []
+        assert (store.min_offset("a", 0), store.min_commit_log_offset) == (40, 0)
+    assert not audit(path, runner=LocalRunner(1)).findings
 
 
 def test_units_of_deleted_messages_that_are_dispatched_later_are_passed_over(path):
