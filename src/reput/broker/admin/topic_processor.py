@@ -248,13 +248,14 @@ class TopicProcessor:
 
 def _encode_topics(topics: Topics) -> bytes:
     body: dict[str, Any] = {
-        BEGIN_OFFSET_TABLE: dict(topics.begin_offset_table or {}),
         "dataVersion": encode_bean(topics.data_version),
         "mappingDataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 0},
         "topicConfigTable": encode_bean(topics.topic_config_table),
         "topicQueueMappingDetailMap": {},
         "topicQueueMappingInfoMap": {},
     }
+    if topics.begin_offset_table:  # for slaves
+        body[BEGIN_OFFSET_TABLE] = dict(topics.begin_offset_table)
     return encode_body(body)
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from reput import Message, TopicConfig
 from reput.formats.fastjson import decode_fastjson
+from reput.formats.metadata import Topics, decode_metadata
 from reput.remoting.codes import RequestCode, ResponseCode
 from tests.support.broker import Client, consumer, messages_of, pull_command, serving_broker, with_topic
 
@@ -98,6 +99,31 @@ async def test_a_group_without_an_offset_begins_at_the_first_new_message_as_in_r
         ]
         assert answers[0].code == ResponseCode.QUERY_NOT_FOUND
         assert (answers[1].code, answers[1].ext_fields) == (0, {"offset": "1"})
+
+
+async def test_slaves_are_told_where_a_deleted_topic_begins(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path / "store") as served:
+        client = await served.client()
+        assert b"begin" not in (await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body
+        await with_topic(client, "orders", 1)
+        await client.send_message("orders", b"old")
+        await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")
+        topics = decode_metadata(Topics, (await client.ask(RequestCode.GET_ALL_TOPIC_CONFIG)).body)
+        assert topics.begin_offset_table == {"orders": served.controller._state.store.max_commit_log_offset}
+
+
+async def test_old_messages_are_found_by_key_and_a_delayed_one_comes_when_it_is_due(tmp_path: Path) -> None:
+    """As docs/admin.md says, and as in RocketMQ."""
+    async with serving_broker(tmp_path / "store", message_delay_level="1s") as served:
+        client, store = await served.client(), served.controller._state.store
+        await with_topic(client, "orders", 1)
+        await client.send_message("orders", b"old", properties={"KEYS": "k"})
+        await client.send_message("orders", b"late", properties={"DELAY": "1"})
+        assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="orders")).code == 0
+        await with_topic(client, "orders", 1)
+        pulled = await client.pull("orders", 1, hold_ms=20_000)
+        assert [one.body for one in messages_of(pulled)] == [b"late"]
+        assert [one.body for one in await asyncio.to_thread(store.query_message, "orders", "k")] == [b"old"]
 
 
 async def test_messages_that_were_popped_and_not_acked_are_deleted_with_their_topic(tmp_path: Path) -> None:
