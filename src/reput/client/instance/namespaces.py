@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from reput.config.arguments import refusal
 from reput.errors import ConfigError
-from reput.formats.message import MAX_TOPIC_SIZE, RETRY_TOPIC_PREFIX, TOPIC_CHARACTERS
+from reput.formats.message import MAX_TOPIC_SIZE, RETRY_TOPIC_PREFIX, TOPIC_CHARACTERS, Message
+from reput.formats.properties import INSTANCE_ID
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.topic_validator import DLQ_TOPIC_PREFIX, SYSTEM_GROUP_PREFIX, SYSTEM_TOPIC_PREFIX, SYSTEM_TOPICS
 
@@ -52,6 +53,13 @@ class Namespace:
     def bare_queue(self, queue: QueueKey) -> QueueKey:
         """A queue whose topic has the program's name."""
         return queue._replace(topic=self.bare(queue.topic)) if self.name else queue
+
+    def wrap_message(self, message: Message) -> Message:
+        """A message with the broker's name of its topic, and the property by which Java's producers name a namespace."""
+        if not self.name:
+            return message
+        properties = {**(message.properties or {}), INSTANCE_ID: self.name}
+        return replace(message, topic=self.wrap(message.topic), properties=properties)
 
     @property
     def _prefix(self) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Self
@@ -37,7 +36,7 @@ from reput.config.arguments import MOST_LONG, check_function, check_seconds, ref
 from reput.errors import MQClientError, ReputError
 from reput.extras import require_tables
 from reput.formats.message import Message
-from reput.formats.properties import INSTANCE_ID, SHARDING_KEY, TIMER_DELAY_MS
+from reput.formats.properties import SHARDING_KEY, TIMER_DELAY_MS
 from reput.remoting.codes import RequestCode
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.topic_validator import AUTO_CREATE_TOPIC, MAX_GROUP_LENGTH, TRACE_TOPIC
@@ -413,11 +412,7 @@ class Producer:
     def _named(self, message: Message) -> Message:
         """A message with its topic's name at the brokers."""
         check_one(message)
-        namespace = self._namespace
-        if not namespace.name:
-            return message
-        properties = {**(message.properties or {}), INSTANCE_ID: namespace.name}
-        return replace(message, topic=namespace.wrap(message.topic), properties=properties)
+        return self._namespace.wrap_message(message)
 
     async def _send(
         self,

@@ -7,7 +7,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from reput.config.message_store import MessageStoreConfig
 from reput.errors import CorruptRecordError, StoreError
@@ -15,8 +14,8 @@ from reput.files import FileLayer
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import topic_folder_name
-from reput.kernels.queues.consume_queue import UnitRuns, group_units
-from reput.kernels.queues.consume_queue_ext import ExtRuns, bit_maps_of, encode_ext_units
+from reput.kernels.queues.consume_queue import group_units
+from reput.kernels.queues.consume_queue_ext import bit_maps_of, encode_ext_units
 from reput.kernels.queues.multi_dispatch import add_multi_dispatch_rows
 from reput.kernels.queues.small_pass import QueueRuns
 from reput.kernels.records.columns import RecordColumns
@@ -24,12 +23,11 @@ from reput.log.directory import QueueFiles
 from reput.log.geometry.file_sizes import SIMPLE
 from reput.log.queue_end import QueueEnd
 from reput.store.queues.consume_queue import ConsumeQueue
-from reput.store.queues.consume_queue_ext import ConsumeQueueExt
 from reput.store.queues.extensions import ConsumeQueueExtensions
 from reput.store.queues.queue_jumps import QueueJumps
 from reput.store.queues.queue_table import QueueTable
 from reput.store.queues.topic_begins import TopicBegins
-from reput.store.queues.unit_locations import advance, locate_ext_units, locate_units
+from reput.store.queues.unit_locations import advance, locate_units, write_units
 from reput.store.queues.unit_search import find_begins, find_ends, follow_units
 from reput.store.statistics import TopicCounts
 
@@ -234,7 +232,7 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
             ext = None
             if ext_file_size is not None:
                 ext = encode_ext_units(runs, columns, sources, bit_maps, ext_file_size)
-            self._write(runs, queues, next_offsets, ext)
+            write_units(self._files, runs, queues, next_offsets, self.file_size, ext)
             row = runs.stop_row
             if row < columns.rows:
                 self._jumps.fill(queues[columns["queue"][row]], columns, row)
@@ -339,28 +337,6 @@ class ConsumeQueueStore(QueueTable[ConsumeQueue]):
                 self.path, offset, f"the topic {shown!r} cannot name a folder; look at it with `reput dump`"
             )
         return name
-
-    def _write(
-        self, runs: UnitRuns, queues: list[ConsumeQueue], next_offsets: npt.NDArray[np.int64], ext: ExtRuns | None
-    ) -> None:
-        """Write each queue's units after its last unit, one run for each file, and count them."""
-        located = locate_units(runs, queues, next_offsets, self.file_size)
-        if not located.numbers.size:
-            return
-        paths = [queue.path_to_write(start) for queue, start in zip(located.owners, located.files, strict=True)]
-        addresses, sizes, positions = located.addresses, located.sizes, located.positions
-        extended: list[ConsumeQueueExt] = []
-        if ext is not None:  # ext units before the units, in one call: a write that fails is done again as a whole
-            ext_runs, extended = locate_ext_units(runs, queues, ext)
-            ext_table = np.array([run[1:] for run in ext_runs], np.int64).reshape(-1, 3)
-            paths = [*(run.path for run in ext_runs), *paths]
-            addresses = np.concatenate([ext_table[:, 0], addresses])
-            sizes = np.concatenate([ext_table[:, 1], sizes])
-            positions = np.concatenate([ext_table[:, 2], positions])
-        self._files.write_runs(paths, addresses, sizes, positions)
-        advance(runs, queues, next_offsets, located)
-        for queue_ext in extended:
-            queue_ext.advance()
 
     def verify(self, columns: RecordColumns) -> bool:
         """Whether all units that `dispatch` would write for scanned records are there; then they count as dispatched.

@@ -1,4 +1,4 @@
-"""Locations of new units: after the last unit of each queue, cut where files end."""
+"""Locations of new units, and their writes: after the last unit of each queue, cut where files end."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from reput.files import FileLayer
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.kernels.queues.consume_queue import UnitRuns
 from reput.kernels.queues.consume_queue_ext import ExtRuns
@@ -86,3 +87,31 @@ def advance(
         queue.max_offset = end
     for queue, start in zip(located.owners, located.files, strict=True):
         queue.mark_dirty(start)
+
+
+def write_units(
+    files: FileLayer,
+    runs: UnitRuns,
+    queues: list[ConsumeQueue],
+    next_offsets: npt.NDArray[np.int64],
+    file_size: int,
+    ext: ExtRuns | None,
+) -> None:
+    """Write each queue's units after its last unit, one run for each file, with their ext units, and count them."""
+    located = locate_units(runs, queues, next_offsets, file_size)
+    if not located.numbers.size:
+        return
+    paths = [queue.path_to_write(start) for queue, start in zip(located.owners, located.files, strict=True)]
+    addresses, sizes, positions = located.addresses, located.sizes, located.positions
+    extended: list[ConsumeQueueExt] = []
+    if ext is not None:  # ext units before the units, in one call: a write that fails is done again as a whole
+        ext_runs, extended = locate_ext_units(runs, queues, ext)
+        ext_table = np.array([run[1:] for run in ext_runs], np.int64).reshape(-1, 3)
+        paths = [*(run.path for run in ext_runs), *paths]
+        addresses = np.concatenate([ext_table[:, 0], addresses])
+        sizes = np.concatenate([ext_table[:, 1], sizes])
+        positions = np.concatenate([ext_table[:, 2], positions])
+    files.write_runs(paths, addresses, sizes, positions)
+    advance(runs, queues, next_offsets, located)
+    for queue_ext in extended:
+        queue_ext.advance()
