@@ -55,7 +55,7 @@ class Namespace:
         return queue._replace(topic=self.bare(queue.topic)) if self.name else queue
 
     def wrap_message(self, message: Message) -> Message:
-        """A message with the broker's name of its topic, and the property by which Java's producers name a namespace."""
+        """A message with the broker's name of its topic, and the namespace as a property, as of Java's producers."""
         if not self.name:
             return message
         properties = {**(message.properties or {}), INSTANCE_ID: self.name}
