@@ -7,6 +7,7 @@ import contextlib
 import errno
 import logging
 import socket
+from typing import Any
 
 from reput.errors import RemotingError
 from reput.events import Event
@@ -84,7 +85,9 @@ class RemotingServer:
         if not 0 <= port <= _MAX_PORT:  # uvloop would take another one
             raise RemotingError(f"cannot listen on {host}:{port}: a port is a number from 0 to {_MAX_PORT}")
         try:
-            self._server = await loop.create_server(self._protocol, host, port, backlog=_BACKLOG, start_serving=False)
+            bound = _bound_socket(host, port)
+            where: dict[str, Any] = {"host": host, "port": port} if bound is None else {"sock": bound}
+            self._server = await loop.create_server(self._protocol, **where, backlog=_BACKLOG, start_serving=False)
         except OSError as error:
             raise not_bound(host, port, error) from None
         except ValueError as error:  # no name
@@ -216,6 +219,30 @@ async def _keep_reloading(tls: ServerTls) -> None:
     while True:
         await asyncio.sleep(_RELOAD_S)
         await asyncio.to_thread(tls.reload)
+
+
+def _bound_socket(host: str, port: int) -> socket.socket | None:
+    """Socket that has taken a port of a numeric address; None for a name, which the loop looks up.
+
+    uvloop looks up a number, too, in threads. A child that this process forks has none of them, waits for them at its
+    end, and dies of SIGSEGV. Raises OSError.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.inet_pton(family, host)
+    except OSError:
+        return None
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((host, port))
+        bound.setblocking(False)
+    except BaseException:
+        bound.close()
+        raise
+    return bound
 
 
 def not_bound(host: str, port: int, error: OSError) -> RemotingError:

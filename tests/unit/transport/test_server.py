@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -198,3 +200,25 @@ async def test_a_connection_that_comes_after_a_stop_is_closed_and_none_of_its_re
 
 async def test_a_server_that_never_started_is_stopped() -> None:
     await RemotingServer(Serving({})).stop()
+
+
+#: Listens, forks, and prints the wait status of a child that ends as a program does.
+_FORKS = """
+import os, sys
+from reput.transport.loop import run
+from reput.transport.server import RemotingServer
+async def listen(host):
+    await RemotingServer(None).start(host, 0)
+    child = os.fork()
+    if not child:
+        sys.exit(0)
+    return os.waitpid(child, 0)[1]
+status = run(listen(sys.argv[1]))
+print(status)
+"""
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])
+def test_a_child_that_is_forked_beside_a_server_ends_as_any_other(host: str) -> None:
+    done = subprocess.run([sys.executable, "-c", _FORKS, host], capture_output=True, text=True, check=False)
+    assert done.stdout == "0\n", done.stderr
