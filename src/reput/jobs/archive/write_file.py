@@ -31,6 +31,7 @@ from reput.formats.archive import (
 from reput.formats.backup import LastBackedUp, LogRange
 from reput.formats.paths import offset_to_file_name
 from reput.jobs.archived_files import prove_file, read_archived_file, sha256_of
+from reput.jobs.backup.source import backed_up
 from reput.kernels.archive.archived_rows import CODED, REST_SCHEMA, ROWS_SCHEMA, gathered, proven_rows
 from reput.kernels.archive.rest_pieces import MOST_PIECE_BYTES, find_rest
 from reput.kernels.records.record_scan import ScanLevel, read_records_at
@@ -175,8 +176,7 @@ def _scan(log_file: LogFile, files: FileLayer) -> _Scanned:
         positions.append(columns["commit_log_offset"] - log_file.start_offset)
         sizes.append(columns["store_size"].copy())
         queues.append(known[columns["queue"]])
-        found = last_record_of(columns)
-        last = LastBackedUp(found.offset, found.store_timestamp, found.header_size, found.header_crc)
+        last = backed_up(last_record_of(columns))
     damages = [str(damage) for damage in scan.damages]
     if scan.stop is not SplitStop.BLANK and scan.end_offset != log_file.end_offset:
         end = scan.end_offset if scan.end_offset is not None else log_file.start_offset

@@ -21,10 +21,7 @@ from reput.errors import ConfigError, CorruptBackupError, CorruptRecordError, Da
 from reput.files import DISK, FileLayer
 from reput.formats.backup import (
     BACKUPS,
-    CONFIG,
     LOG,
-    ConfigFile,
-    LastBackedUp,
     LogRange,
     Manifest,
     backup_name,
@@ -35,8 +32,15 @@ from reput.formats.backup import (
     time_of_name,
 )
 from reput.jobs.arguments import check_arguments
-from reput.jobs.backup.source import SourceState, left_out, look_at_source, stored_sizes
-from reput.jobs.backup.target import BackupTarget, find_target, folder_of, held_target
+from reput.jobs.backup.source import (
+    backed_up,
+    left_out,
+    look_at_source,
+    resume_point,
+    stored_sizes,
+    unreadable_config,
+)
+from reput.jobs.backup.target import BackupTarget, find_target, folder_of, held_target, keep_config
 from reput.jobs.rebuild.emptied_queues import find_emptied_queues
 from reput.jobs.runner import Runner
 from reput.jobs.split_tasks import run_over_splits
@@ -44,7 +48,7 @@ from reput.kernels.records.placeholders import message_count
 from reput.kernels.records.record_scan import ScanLevel
 from reput.log.directory import LogFile, StoreDirectory, open_listed
 from reput.log.failed_sync import watched
-from reput.log.resume_points import LastRecord, ResumePoint
+from reput.log.resume_points import ResumePoint
 from reput.log.scan import scan_split
 from reput.log.splits import Split, SplitResult
 from reput.log.tail import LogTail
@@ -183,7 +187,7 @@ def _check_same_log(directory: StoreDirectory, target: BackupTarget, before: Man
     """Raise ConfigError if the target has backups of another store: of another path, and with another log."""
     if directory.path == before.store:
         return
-    if before.last is not None and _has(directory, _resume_point(before)):
+    if before.last is not None and _has(directory, resume_point(before.end_offset, before.last)):
         return
     raise ConfigError(
         f"{target.path}: has the backups of {before.store}, and {directory.path} does not continue its log; give "
@@ -198,14 +202,6 @@ def _has(directory: StoreDirectory, point: ResumePoint) -> bool:
     except DataLossError:
         return False
     return True
-
-
-def _resume_point(manifest: Manifest) -> ResumePoint:
-    last = manifest.last
-    return ResumePoint(
-        manifest.end_offset,
-        None if last is None else LastRecord(last.offset, last.store_timestamp, last.header_size, last.header_crc),
-    )
 
 
 class _BackupJob:
@@ -261,19 +257,15 @@ class _BackupJob:
             self._directory.path,
             begin,
             end,
-            _last(state),
+            None if state.end.last is None else backed_up(state.end.last),
             log_files[0].size if log_files else 0,
             tuple(sorted(ranges, key=lambda kept: kept.begin)),
-            tuple(self._keep_config(state.config)),
+            tuple(keep_config(self._target, state.config)),
             tuple(find_emptied_queues(self._directory, begin, end)),
             stored_sizes(self._directory, has_records=end > begin),
             tuple(left_out(self._directory)),
         )
-        findings = [
-            f"{self._directory.path}/config/{file}: neither the file nor its backup can be read; it is copied as it "
-            "is: mend the store with `reput repair`, and take another backup"
-            for file in state.damaged
-        ]
+        findings = [unreadable_config(self._directory.path, file) for file in state.damaged]
         losses = list(state.losses)
         if self._before is not None and self._before.end_offset > end:
             losses.append(f"the backup {self._before.name} has records up to {self._before.end_offset}")
@@ -289,7 +281,7 @@ class _BackupJob:
         before = self._before
         if before is None or before.end_offset > end:
             return []
-        if before.end_offset > begin and not _has(self._directory, _resume_point(before)):
+        if before.end_offset > begin and not _has(self._directory, resume_point(before.end_offset, before.last)):
             return []
         sizes = self._target.sizes(LOG)
         return [
@@ -327,14 +319,6 @@ class _BackupJob:
     def _known_start(self) -> int:
         """Offset at which a record is known to start, besides the starts of files: the end of the newest backup."""
         return -1 if self._before is None else self._before.end_offset
-
-    def _keep_config(self, config: Mapping[str, bytes]) -> Iterator[ConfigFile]:
-        sizes = self._target.sizes(CONFIG)
-        for file_name, data in config.items():
-            file = ConfigFile(file_name, len(data), hashlib.sha256(data).hexdigest())
-            if sizes.get(file.sha256) != file.size:
-                self._target.write(file.name, data)
-            yield file
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,10 +381,3 @@ def _gaps(ranges: Sequence[LogRange], begin: int, end: int) -> list[tuple[int, i
     if begin < end:
         gaps.append((begin, end))
     return gaps
-
-
-def _last(state: SourceState) -> LastBackedUp | None:
-    last = state.end.last
-    if last is None:
-        return None
-    return LastBackedUp(last.offset, last.store_timestamp, last.header_size, last.header_crc)

@@ -20,6 +20,7 @@ from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOff
 from reput.formats.paths import CONFIG
 from reput.formats.sink_commit import SINKS_FILE, Sinks, encode_sinks
 from reput.jobs.backup.own_work import undelivered_from, unended_from
+from reput.jobs.backup.source import backed_up
 from reput.jobs.rebuild.emptied_queues import queue_ends, queues_without_a_record_before, write_emptied_queue
 from reput.kernels.records.columns import RecordColumns
 from reput.kernels.records.record_scan import ScanLevel
@@ -98,9 +99,7 @@ def find_cut(directory: StoreDirectory, until: Until, manifest: Manifest) -> Cut
         for columns in scan_split(split, level=ScanLevel.HEADER, files=directory.files):
             if rows := until.rows_of(columns):
                 kept = first_rows(columns, rows)
-                found = tail.last_record(file, kept)
-                end = kept.next_offset
-                last = LastBackedUp(found.offset, found.store_timestamp, found.header_size, found.header_crc)
+                end, last = kept.next_offset, backed_up(tail.last_record(file, kept))
         if last is not None:
             if last == manifest.last:
                 return Cut(manifest.end_offset, last)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from reput.errors import CorruptMetadataError, StoreError, StoreFormatError
 from reput.files import FileLayer
+from reput.formats.backup import LastBackedUp
 from reput.formats.checkpoint import decode_checkpoint
 from reput.formats.fastjson import decode_fastjson
 from reput.formats.metadata import FILE_NAMES, TimerMetrics, TransactionMetrics
@@ -43,7 +44,7 @@ from reput.log.dispatch_marks import (
 )
 from reput.log.geometry.build_sizes import find_sizes, has_queue_files
 from reput.log.metadata import BACKUP_SUFFIX, read_shutdown
-from reput.log.resume_points import ResumePoint
+from reput.log.resume_points import LastRecord, ResumePoint
 from reput.log.scan import OnDamage, scan_split
 from reput.log.sink_commits import read_sinks
 from reput.log.splits import Split
@@ -154,6 +155,26 @@ def left_out(directory: StoreDirectory) -> list[str]:
 def why_left_out(name: str) -> str:
     """Reason why no backup has a name of `left_out`."""
     return "a broker makes it anew" if name in _MADE_ANEW else "reput does not know it"
+
+
+def unreadable_config(store: str, file_name: str) -> str:
+    """Finding: a JSON file that is damaged together with its backup."""
+    return (
+        f"{store}/config/{file_name}: neither the file nor its backup can be read; it is copied as it is: mend the "
+        "store with `reput repair`, and call again"
+    )
+
+
+def backed_up(last: LastRecord) -> LastBackedUp:
+    """The last record of a log, as a manifest names it."""
+    return LastBackedUp(last.offset, last.store_timestamp, last.header_size, last.header_crc)
+
+
+def resume_point(end: int, last: LastBackedUp | None) -> ResumePoint:
+    """The end of a backed up log."""
+    if last is None:
+        return ResumePoint(end)
+    return ResumePoint(end, LastRecord(last.offset, last.store_timestamp, last.header_size, last.header_crc))
 
 
 def _log_end(directory: StoreDirectory, sinks: Sinks) -> ResumePoint:

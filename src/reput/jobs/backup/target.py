@@ -5,10 +5,11 @@ An object is written once, atomically, and is on the disk when `write` or `copy`
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +17,7 @@ from reput.errors import ConfigError, ReputError, StoreError, StoreFormatError, 
 from reput.extras import require
 from reput.files import FileLayer
 from reput.formats.archive import ARCHIVE_FILE, decode_identity
-from reput.formats.backup import BACKUPS, CONFIG, LOG, TARGET_FILE, TARGET_TEXT
+from reput.formats.backup import BACKUPS, CONFIG, LOG, TARGET_FILE, TARGET_TEXT, ConfigFile
 from reput.log.object_storage import is_url
 
 if TYPE_CHECKING:
@@ -58,6 +59,17 @@ class BackupTarget(Protocol):
     def remove(self, name: str) -> None:
         """Remove an object; it is gone from the disk at the return. One that is missing is no error."""
         ...
+
+
+def keep_config(target: BackupTarget, config: Mapping[str, bytes]) -> list[ConfigFile]:
+    """Write the JSON files, by name, that the target does not have; returns all."""
+    sizes, kept = target.sizes(CONFIG), []
+    for file_name, data in config.items():
+        file = ConfigFile(file_name, len(data), hashlib.sha256(data).hexdigest())
+        if sizes.get(file.sha256) != file.size:
+            target.write(file.name, data)
+        kept.append(file)
+    return kept
 
 
 class FolderTarget:
