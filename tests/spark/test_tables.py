@@ -154,7 +154,7 @@ def test_the_command_follows_by_spark(spark: SparkSession, tmp_path: Path, monke
         yield True
         yield False
 
-    monkeypatch.setattr("reput.cli.commands.export.export._pauses", pauses)
+    monkeypatch.setattr("reput.cli.commands.export.export.pauses", pauses)
     put_round(store, 0)
     answer = run_reput(
         "export", store, output, "--format", "iceberg", "--decode", "json", "--new-fields", "add", "--compact", "2",

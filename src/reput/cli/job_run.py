@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -68,3 +69,10 @@ def write_page(report: Report, path: str) -> None:
     """Write a report as HTML, with the command."""
     report.command = shlex.join(["reput", *sys.argv[1:]])
     report.write_html(path)
+
+
+def pauses(seconds: float) -> Iterator[bool]:
+    """Wait before each run, without end."""
+    while True:
+        time.sleep(seconds)
+        yield True

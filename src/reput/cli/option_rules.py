@@ -71,7 +71,10 @@ RULES: dict[str, tuple[Rule, ...]] = {
         Rule(("--tags",), only_with=("--group",)),
         Rule(("--follow", "--count"), not_with=("--format parquet",)),
     ),
-    "archive": (Rule(("--commit-log-path",), not_with=("--verify",)),),
+    "archive": (
+        Rule(("--commit-log-path", "--follow"), not_with=("--verify",)),
+        Rule(("--interval",), only_with=("--follow",)),
+    ),
     "warm": (
         Rule(("--bytes", "--commit-log-path", "--set"), only_with=("STORE",)),
         Rule(("--cache",), not_with=("STORE",)),

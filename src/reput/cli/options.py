@@ -186,6 +186,11 @@ Master = Annotated[
 ]
 
 
+Interval = Annotated[
+    float, typer.Option("--interval", min=0, metavar="SECONDS", help="With --follow: time between two runs.")
+]
+
+
 def check_times(begin: int | None, end: int | None) -> None:
     """Raise ConfigError for a time range that ends before it begins."""
     if begin is not None and end is not None and end < begin:

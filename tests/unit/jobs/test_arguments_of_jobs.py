@@ -16,6 +16,7 @@ import pytest
 import reput
 import reput.jobs
 from reput.jobs.archive import archive, verify
+from reput.jobs.archive import follow as follow_archive
 from reput.jobs.audit import audit
 from reput.jobs.backup import backup, list_backups, prune, restore
 from reput.jobs.diff import diff
@@ -42,6 +43,7 @@ RUN: dict[str, Any] = {"runner": LocalRunner(1)}
 #: Right arguments of each function, and of what options are made by; paths are below the folder of the stores.
 GOOD: dict[Callable[..., Any], dict[str, Any]] = {
     archive: {"store_path": STORE, "target": NEW} | RUN,
+    follow_archive: {"store_path": STORE, "target": NEW, "wait": lambda: False} | RUN,
     verify: {"target": ARCHIVE} | RUN,
     audit: {"store_path": STORE} | RUN,
     backup: {"store_path": STORE, "target": NEW} | RUN,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reput.cli import interrupts
 from reput.cli.display.limited import limited
-from reput.cli.display.output import progress_bar, write_json, write_report
-from reput.cli.job_run import end_job, job_run
+from reput.cli.display.output import progress_bar, write_error, write_json, write_line, write_report
+from reput.cli.job_run import end_job, job_run, pauses
 from reput.cli.options import (
     MAX_FINDINGS,
     CommitLogPath,
+    Interval,
     Json,
     Master,
     MaxFindings,
@@ -45,6 +47,10 @@ def archive(
             "--verify", metavar="TARGET", callback=check_path, help="Prove every file of an archive, without a store."
         ),
     ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Archive each log file once it is sealed, until Ctrl-C.")
+    ] = False,
+    interval: Interval = 10,
     commit_log_path: CommitLogPath = None,
     max_findings: MaxFindings = MAX_FINDINGS,
     runner_name: RunnerName = "local",
@@ -57,13 +63,15 @@ def archive(
     with the SHA-256 of the log file. Each record is built from its columns, and compared with the log; what was written
     is read again, and the log file made of it, before it counts. `reput restore TARGET STORE` makes a store of an
     archive. The last log file is archived when the next one has begun. Called again, it archives what is new; after a
-    kill it continues.
+    kill it continues. With --follow it looks again every --interval seconds, and prints a line for each run that has
+    archived something.
 
     The exit status is 1 if a log file is damaged, whose bytes are kept as they are, or a JSON file cannot be read; with
     --verify if a file is missing or damaged.
 
     Examples:
       reput archive /tmp/store /tmp/archive
+      reput archive /tmp/store /tmp/archive --follow
       reput archive --verify /tmp/archive
     """
     if verify is not None:
@@ -74,16 +82,36 @@ def archive(
         raise ConfigError("reput archive needs STORE and TARGET, or --verify TARGET; see reput archive --help")
     from reput.jobs.archive import archive_job as job
 
-    with interrupts.resumable(target), job_run(store, commit_log_path=commit_log_path) as progress:
-        result = job.archive(
-            store,
-            target,
-            runner=choose_runner(runner_name, master, store, commit_log_path),
-            commit_log_path=commit_log_path,
-            progress=progress,
-        )
-    end_job(_report(store, target, result, max_findings), None, asdict(result) if as_json else None)
-    return 1 if result.findings else 0
+    due = pauses(interval) if follow else iter([False])
+    status = 0
+    with interrupts.resumable(target), interrupts.until_stopped(unless=not follow):
+        with job_run(store, commit_log_path=commit_log_path) as progress:
+            runner = choose_runner(runner_name, master, store, commit_log_path)
+            runs = job.follow(
+                store,
+                target,
+                runner=runner,
+                wait=lambda: next(due),
+                commit_log_path=commit_log_path,
+                progress=progress,
+            )
+            first = next(runs)  # the longest run; the bar ends before anything is printed
+        for result in chain([first], runs):
+            status |= bool(result.findings)
+            fields = asdict(result) if as_json else None
+            if not follow or (result.new_files and as_json):
+                end_job(_report(store, target, result, max_findings), None, fields)
+            elif result.new_files:
+                _write_run(result, max_findings)
+    return status
+
+
+def _write_run(result: Archived, max_findings: int) -> None:
+    """Print a run that has archived something on one line, and its findings."""
+    names = ("end_offset", "new_files", "new_messages", "new_log_bytes", "new_bytes", "seconds")
+    write_line({name: round(getattr(result, name), 3) for name in names})
+    for finding in limited(iter(result.findings), len(result.findings), max_findings):
+        write_error(finding)
 
 
 def _verify(target: str, runner_name: str, master: str | None, max_findings: int, *, as_json: bool) -> int:

@@ -9,33 +9,27 @@ No lock of the store is taken, and no writer waits.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from reput.errors import ConfigError, CorruptBackupError, DataLossError, StoreError, StoreFormatError, StoreLockedError
 from reput.files import DISK, FileLayer, RecordLock
 from reput.formats.archive import ARCHIVE_FILE, ArchivedFile, ArchiveIdentity, decode_identity, encode_identity
-from reput.formats.backup import BACKUPS, CONFIG, ConfigFile, Manifest, encode_manifest, manifest_name, name_of_time
+from reput.formats.backup import BACKUPS, CONFIG
 from reput.formats.java import INT64_MAX
 from reput.formats.paths import offset_to_file_name
-from reput.formats.sink_commit import SINKS_FILE, encode_sinks
+from reput.jobs.archive.states import States
 from reput.jobs.archive.write_file import TEMPORARY, WriteFile, WrittenFile
 from reput.jobs.archived_files import archived_offsets, read_archived_file
 from reput.jobs.arguments import check_arguments
-from reput.jobs.backup.backup_job import backup_names, new_backup_time, read_manifest
-from reput.jobs.backup.source import left_out, read_config_files, stored_sizes
+from reput.jobs.backup.source import resume_point
 from reput.jobs.backup.target import FolderTarget, folder_of
-from reput.jobs.rebuild.emptied_queues import find_emptied_queues
 from reput.jobs.runner import Runner
 from reput.log.directory import LogFile, StoreDirectory
 from reput.log.failed_sync import watched
-from reput.log.resume_points import LastRecord, ResumePoint
-from reput.log.sink_commits import read_sinks
 from reput.log.tail import LogTail
 from reput.progress import Progress
 
@@ -93,7 +87,35 @@ def archive(
         StoreError: a file cannot be read or written.
     """
     check_arguments(**locals())
-    started = time.perf_counter()
+    return next(_runs(*_opened(store_path, target, commit_log_path, files), runner, lambda: False, progress))
+
+
+def follow(
+    store_path: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    runner: Runner,
+    wait: Callable[[], bool],
+    commit_log_path: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+    files: FileLayer = DISK,
+) -> Iterator[Archived]:
+    """Archive repeatedly. After each run `wait()` is called: it returns True when the next run is due, False to end.
+
+    Each run is as a call of `archive`, with its errors; no other process archives to the folder meanwhile. Of the
+    states of the store that the runs of one day (UTC) write only the last stays.
+    """
+    check_arguments(**locals())
+    return _runs(*_opened(store_path, target, commit_log_path, files), runner, wait, progress)
+
+
+def _opened(
+    store_path: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    commit_log_path: str | os.PathLike[str] | None,
+    files: FileLayer,
+) -> tuple[StoreDirectory, FolderTarget]:
+    """Check store and target; nothing is changed."""
     directory = StoreDirectory(store_path, commit_log_path=commit_log_path, files=files)
     folder = folder_of(os.fspath(target))
     if folder is None:
@@ -101,17 +123,33 @@ def archive(
     directory.check_output(folder)
     opened = FolderTarget(folder, files)
     _check_kind(opened, files)
-    sealed = sealed_files(directory)
-    if not directory.log_files() and not _exists(opened):
-        return Archived(0, 0, 0, 0, 0, 0, 0, 0, (), time.perf_counter() - started)
-    files.make_directories(opened.path)
-    lock = _lock(opened, files)
+    return directory, opened
+
+
+def _runs(
+    directory: StoreDirectory,
+    target: FolderTarget,
+    runner: Runner,
+    wait: Callable[[], bool],
+    progress: Progress | None,
+) -> Iterator[Archived]:
+    """Runs until `wait` says that there is no next one. The folder is made, and held, once there is a log."""
+    job, is_due = _ArchiveJob(directory, target, runner, progress), True
+    while is_due and not directory.log_files() and not _exists(target):
+        yield Archived(0, 0, 0, 0, 0, 0, 0, 0, (), 0)
+        is_due = wait()
+    if not is_due:
+        return
+    directory.files.make_directories(target.path)
+    lock = _lock(target, directory.files)
     try:
-        job = _ArchiveJob(directory, opened, runner, progress)
-        result = job.run(sealed)
+        while is_due:
+            started = time.perf_counter()
+            result = job.run(sealed_files(directory))
+            yield replace(result, seconds=time.perf_counter() - started)
+            is_due = wait()
     finally:
         lock.release()
-    return replace(result, seconds=time.perf_counter() - started)
 
 
 def sealed_files(directory: StoreDirectory) -> list[LogFile]:
@@ -154,11 +192,16 @@ class _ArchiveJob:
     ) -> None:
         self._directory, self._target, self._files = directory, target, directory.files
         self._runner, self._progress = runner, progress
+        self._states = States(directory, target)
+        self._known: list[ArchivedFile] | None = None
 
     def run(self, sealed: Sequence[LogFile]) -> Archived:
         """Archive what the archive lacks, then write the state of the store."""
-        self._sweep()
-        known = [read_archived_file(self._target.path, begin, self._files) for begin in self._offsets()]
+        if self._known is None:
+            self._sweep()
+            begins = archived_offsets(self._target.path, self._files)
+            self._known = [read_archived_file(self._target.path, begin, self._files) for begin in begins]
+        known = self._known
         self._check_identity(sealed, known)
         had = {file.log.begin for file in known}
         missing = [file for file in sealed if file.start_offset not in had]
@@ -166,7 +209,8 @@ class _ArchiveJob:
         new = [one.archived for one in written if one.is_new]
         archived = sorted([*known, *(one.archived for one in written)], key=lambda file: file.log.begin)
         findings = [finding for one in written for finding in one.damages]
-        findings += self._write_state(archived) if archived else []
+        findings += self._states.write(archived) if archived else []
+        self._known = archived
         return Archived(
             archived[0].log.begin if archived else 0, archived[-1].log.end if archived else 0, len(new),
             sum(file.messages for file in new), sum(file.log.size for file in new),
@@ -181,9 +225,6 @@ class _ArchiveJob:
             for name in self._files.list_names(path) if self._files.is_directory(path) else ():
                 if name.endswith(TEMPORARY):
                     self._files.unlink(os.path.join(path, name))
-
-    def _offsets(self) -> list[int]:
-        return archived_offsets(self._target.path, self._files)
 
     def _check_identity(self, sealed: Sequence[LogFile], known: Sequence[ArchivedFile]) -> None:
         """Raise ConfigError unless the archive is of this store, and its log continues that of the archive."""
@@ -237,12 +278,8 @@ class _ArchiveJob:
                     f"{path}: has the log of {identity.store}, and no file of it is in {root}; give another target"
                 )
             return
-        last = known[-1].last
-        record = (
-            None if last is None else LastRecord(last.offset, last.store_timestamp, last.header_size, last.header_crc)
-        )
         try:
-            LogTail(self._directory).check(ResumePoint(end, record))
+            LogTail(self._directory).check(resume_point(end, known[-1].last))
         except DataLossError as error:
             raise ConfigError(
                 f"{path}: has the log of {identity.store}, and {root} has other records ({error}); give another target"
@@ -265,36 +302,3 @@ class _ArchiveJob:
                 f"{gone}: retention has deleted it before it was archived: let the store keep its files for longer "
                 "(fileReservedTime), and archive again"
             ) from error
-
-    def _write_state(self, archived: Sequence[ArchivedFile]) -> list[str]:
-        """Write the state of the store beside its log, unless the newest one is of this end; returns findings.
-
-        It is read after the log's end was found: a restore cuts what leads to later records.
-        """
-        directory, target, files = self._directory, self._target, self._files
-        names = backup_names(target)
-        begin, end = archived[0].log.begin, archived[-1].log.end
-        with suppress(CorruptBackupError):  # a damaged state is told by `verify`, and must not prevent the next one
-            newest = read_manifest(target, names[-1]) if names else None
-            if newest is not None and (newest.begin_offset, newest.end_offset) == (begin, end):
-                return []
-        config, damaged = read_config_files(directory)
-        if files.exists(os.path.join(directory.path, CONFIG, SINKS_FILE)):
-            config[SINKS_FILE] = encode_sinks(replace(read_sinks(files, directory.path), intent=None))
-        kept = [ConfigFile(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in config.items()]
-        sizes = target.sizes(CONFIG)
-        for file, data in zip(kept, config.values(), strict=True):
-            if sizes.get(file.sha256) != file.size:
-                target.write(file.name, data)
-        created = new_backup_time(names)
-        manifest = Manifest(
-            name_of_time(created), created, directory.path, begin, end, archived[-1].last, archived[0].log.size,
-            tuple(file.log for file in archived), tuple(kept), tuple(find_emptied_queues(directory, begin, end)),
-            stored_sizes(directory, has_records=True), tuple(left_out(directory)),
-        )  # fmt: skip
-        target.write(manifest_name(manifest.name), encode_manifest(manifest))
-        return [
-            f"{directory.path}/config/{name}: neither the file nor its backup can be read; it is copied as it is: mend "
-            "the store with `reput repair`"
-            for name in damaged
-        ]

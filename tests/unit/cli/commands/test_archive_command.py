@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.archives import FILE_SIZE, log_files, store_with_sealed_files
+import pytest
+
+import reput
+import reput.cli.commands.archive
+from tests.support.archives import FILE_SIZE, OPTIONS, log_files, store_with_sealed_files
 from tests.support.commands import Run
 from tests.support.damage import flip
+from tests.support.faulty_files import FaultyFiles
 
 
 def test_sealed_files_go_to_a_folder_are_proven_and_come_back(tmp_path: Path, run_reput: Run) -> None:
@@ -39,6 +45,31 @@ def test_a_damaged_file_of_an_archive_is_status_1_with_its_name(tmp_path: Path, 
     answer = run_reput("restore", target, tmp_path / "restored")
     assert (answer.status, str(path) in answer.err) == (2, True)
     assert not (tmp_path / "restored").exists()
+
+
+def test_following_tells_each_time_what_was_archived(
+    tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, target = store_with_sealed_files(tmp_path / "store"), tmp_path / "archive"
+
+    def pauses(seconds: float) -> Iterator[bool]:
+        assert seconds == 3
+        yield True
+        with reput.MessageStore.open(store, files=FaultyFiles(), **OPTIONS) as opened:
+            for _ in range(40):
+                opened.put_message(reput.Message("orders", bytes(300)))
+        yield True
+        yield False
+
+    monkeypatch.setattr(reput.cli.commands.archive, "pauses", pauses)
+    answer = run_reput("archive", store, target, "--follow", "--interval", 3)
+    assert (answer.status, answer.err) == (0, "")
+    first, second = answer.out.splitlines()
+    assert "new_files=" in first
+    assert f"end_offset={FILE_SIZE * (len(log_files(store)) - 1)} " in second
+    monkeypatch.setattr(reput.cli.commands.archive, "pauses", lambda _: iter([False]))
+    answer = run_reput("archive", store, tmp_path / "other", "--follow", "--json")
+    assert [line["new_files"] for line in answer.lines()] == [len(log_files(store)) - 1]
 
 
 def test_wrong_usage_is_one_line(tmp_path: Path, run_reput: Run) -> None:

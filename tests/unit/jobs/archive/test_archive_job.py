@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import tempfile
@@ -17,9 +18,10 @@ import reput
 from reput.errors import ConfigError, CorruptBackupError, StoreError, StoreFormatError, StoreLockedError
 from reput.files import DISK, FileLayer
 from reput.formats.archive import REST, ROWS
+from reput.formats.backup import Manifest
 from reput.formats.consume_queue import UNIT_SIZE
 from reput.jobs import archived_files
-from reput.jobs.archive import Archived, archive, verify, write_file
+from reput.jobs.archive import Archived, archive, follow, states, verify, write_file
 from reput.jobs.archive.write_file import WriteFile
 from reput.jobs.archived_files import check_objects, read_archived_file, restore_file
 from reput.jobs.backup import Restored, backup, list_backups, prune, restore
@@ -249,6 +251,69 @@ def test_a_second_attempt_of_a_task_takes_nothing_away_of_what_counts(
     WriteFile(str(tmp_path / "archive"), files)(log_file)
     assert files.archive
     files.check()
+
+
+def test_who_follows_a_log_archives_each_file_once_it_is_sealed_and_nobody_else_does_meanwhile(
+    store: Path, tmp_path: Path
+) -> None:
+    target, waits = tmp_path / "archive", iter([60, 0, 30, None])
+
+    def wait() -> bool:
+        count = next(waits)
+        with pytest.raises(StoreLockedError, match="another process archives"):
+            take(store, target)
+        if count:
+            put_more(store, count)
+        return count is not None
+
+    results = list(follow(store, target, runner=LocalRunner(2), wait=wait))
+    assert [result.new_files > 0 for result in results] == [True, True, False, True]
+    assert results[-1].files == len(log_files(store)) - 1 == sum(result.new_files for result in results)
+    assert verify(target, runner=LocalRunner(1)).findings == ()
+    assert take(store, target).new_files == 0
+    make(target, tmp_path / "restored")
+    assert log_files(tmp_path / "restored").items() <= log_files(store).items()
+
+
+def test_who_follows_keeps_the_last_state_of_a_day_and_the_json_files_of_the_states_that_stay(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "archive"
+    take(store, target)
+    days = iter([1, 1, 2, 2, 2])
+    now_ms = itertools.count(2 * 10**12)
+    monkeypatch.setattr(states, "new_backup_time", lambda names: next(now_ms) + next(days) * 86_400_000)
+    turns = iter(range(5))
+
+    def wait() -> bool:
+        turn = next(turns)
+        (store / "config/consumerOffset.json").write_bytes(b'{"offsetTable":{"orders@g":{0:%d}}}' % turn)
+        put_more(store, 30)
+        return turn < 4
+
+    results = list(follow(store, target, runner=LocalRunner(2), wait=wait))
+    listed = list_backups(target)
+    ends = [one.end_offset for one in listed if isinstance(one, Manifest)]
+    assert ends == [results[0].end_offset, results[2].end_offset, results[4].end_offset]
+    named = {file.sha256 for one in listed if isinstance(one, Manifest) for file in one.config}
+    assert {path.name for path in (target / "config").iterdir()} == named
+    assert verify(target, runner=LocalRunner(1)).findings == ()
+
+
+def test_who_follows_a_store_without_a_log_waits_for_it(tmp_path: Path) -> None:
+    store, target = tmp_path / "store", tmp_path / "archive"
+    (store / "config").mkdir(parents=True)
+    (store / "commitlog").mkdir()
+    turns = iter([True, False])
+
+    def wait() -> bool:
+        if not (is_due := next(turns)):
+            return False
+        assert not target.exists()
+        store_with_sealed_files(store)
+        return is_due
+
+    assert [result.new_files > 0 for result in follow(store, target, runner=LocalRunner(1), wait=wait)] == [False, True]
 
 
 def refused(store: Path, target: Path, kind: type[Exception], text: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -18,7 +17,6 @@ from reput.cli.commands.export.options import (
     Decode,
     Follow,
     Format,
-    Interval,
     Namespace,
     NewFields,
     Output,
@@ -30,10 +28,11 @@ from reput.cli.commands.export.options import (
 )
 from reput.cli.commands.export.report import report_of, write_run
 from reput.cli.display.output import write_text
-from reput.cli.job_run import end_job, job_run
+from reput.cli.job_run import end_job, job_run, pauses
 from reput.cli.options import (
     MAX_FINDINGS,
     CommitLogPath,
+    Interval,
     Json,
     Master,
     MaxFindings,
@@ -132,15 +131,13 @@ def export(
         retain_hours=retain_hours,
         strict=strict,
     )
-    pauses = _pauses(interval) if follow else iter([False])
+    due = pauses(interval) if follow else iter([False])
     named = [*(listed or ()), *(schemas if isinstance(schemas, dict) else ())]
     status = 0
     with interrupts.until_stopped(unless=not follow):
         with job_run(store, report, commit_log_path=commit_log_path, topics=named or None) as progress:
             runner = choose_runner(runner_name, master, store, commit_log_path)
-            runs = run_export(
-                store, output, runner=runner, wait=lambda: next(pauses), options=options, progress=progress
-            )
+            runs = run_export(store, output, runner=runner, wait=lambda: next(due), options=options, progress=progress)
             first = next(runs)  # the longest run; the bar ends before anything is printed
         for result in chain([first], runs):
             status |= bool(result.findings)
@@ -165,10 +162,3 @@ def _schemas(decode: str, texts: list[str], files: list[str]) -> Mapping[str, Bo
     if len(texts) == 1 and "=" not in texts[0].partition("`")[0]:
         return texts[0]
     return parse_pairs(texts, "--schema") or None
-
-
-def _pauses(seconds: float) -> Iterator[bool]:
-    """Wait before each run, without end."""
-    while True:
-        time.sleep(seconds)
-        yield True

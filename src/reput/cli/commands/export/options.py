@@ -62,9 +62,6 @@ Catalog = Annotated[
 Namespace = Annotated[str, typer.Option("--namespace", metavar="NAME", help="Of Iceberg tables in the catalog.")]
 TargetFileBytes = Annotated[int, typer.Option("--target-file-bytes", min=1, metavar="N", help="Merge smaller files.")]
 Follow = Annotated[bool, typer.Option("--follow", help="Export new messages until Ctrl-C.")]
-Interval = Annotated[
-    float, typer.Option("--interval", min=0, metavar="SECONDS", help="With --follow: time between two runs.")
-]
 AllowDataLoss = Annotated[
     bool,
     typer.Option(

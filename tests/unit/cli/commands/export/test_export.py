@@ -156,7 +156,7 @@ def test_following_tells_each_time_what_came(
             yield True
         yield False
 
-    monkeypatch.setattr(reput.cli.commands.export.export, "_pauses", pauses)
+    monkeypatch.setattr(reput.cli.commands.export.export, "pauses", pauses)
     answer = run_reput("export", store, tmp_path / "lake", "--follow", "--json")
     assert answer.status == 0, answer.err
     assert [line["messages"] for line in answer.lines()] == [5, 1, 2]
@@ -172,7 +172,7 @@ def test_following_tells_each_time_what_came(
 def test_following_tells_what_was_rejected_beside_the_line_of_the_run(
     store: Path, tmp_path: Path, run_reput: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reput.cli.commands.export.export, "_pauses", lambda seconds: iter([False]))
+    monkeypatch.setattr(reput.cli.commands.export.export, "pauses", lambda seconds: iter([False]))
     answer = run_reput("export", store, tmp_path / "lake", "--decode", "utf8", "--follow")
     assert (answer.status, len(answer.out.splitlines())) == (1, 1)
     assert " rejected=1 " in answer.out
@@ -187,7 +187,7 @@ def test_following_tables_tells_age_and_lag(
         yield True
         yield False
 
-    monkeypatch.setattr(reput.cli.commands.export.export, "_pauses", pauses)
+    monkeypatch.setattr(reput.cli.commands.export.export, "pauses", pauses)
     options = [
         "--format",
         "iceberg",
