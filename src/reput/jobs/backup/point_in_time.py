@@ -16,8 +16,16 @@ from reput.files import FileLayer
 from reput.files.truncate import truncate_files
 from reput.formats.backup import EmptiedQueue, LastBackedUp, Manifest
 from reput.formats.consume_queue import SCHEDULE_TOPIC
-from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOffsets, decode_metadata, encode_metadata
+from reput.formats.metadata import (
+    ConsumerOffsets,
+    DelayOffsets,
+    LmqConsumerOffsets,
+    decode_metadata,
+    encode_metadata,
+    split_topic_group,
+)
 from reput.formats.paths import CONFIG
+from reput.formats.pop_messages import greatest_offset
 from reput.formats.sink_commit import SINKS_FILE, Sinks, encode_sinks
 from reput.jobs.backup.own_work import undelivered_from, unended_from
 from reput.jobs.backup.source import backed_up
@@ -119,8 +127,12 @@ def fit_config(directory: StoreDirectory, cut: Cut) -> tuple[str, ...]:
     ends = queue_ends(directory)
     last_ms = cut.last.store_timestamp if cut.last is not None else 0
 
-    def fit(topic: str, offsets: Mapping[int, int]) -> dict[int, int]:
-        return {queue_id: min(offset, ends.get((topic, queue_id), 0)) for queue_id, offset in offsets.items()}
+    def fit(key: str, offsets: Mapping[int, int]) -> dict[int, int]:
+        topic, group = split_topic_group(key)
+        return {
+            queue_id: min(offset, greatest_offset(group, ends.get((topic, queue_id), 0)))
+            for queue_id, offset in offsets.items()
+        }
 
     for kind in (ConsumerOffsets, LmqConsumerOffsets, DelayOffsets):
         path = metadata_path(directory.path, kind)
@@ -134,12 +146,10 @@ def fit_config(directory: StoreDirectory, cut: Cut) -> tuple[str, ...]:
             table = {queue_id + 1: offset for queue_id, offset in fit(SCHEDULE_TOPIC, levels).items()}
             fitted: Any = replace(content, offset_table=undelivered_from(directory, table, ends, last_ms))
         else:
-            tables = {key: fit(key.partition("@")[0], offsets) for key, offsets in content.offset_table.items()}
+            tables = {key: fit(key, offsets) for key, offsets in content.offset_table.items()}
             fitted = replace(content, offset_table=tables)
             if isinstance(content, LmqConsumerOffsets):
-                light = {
-                    key: fit(key.partition("@")[0], {0: offset})[0] for key, offset in content.lmq_offset_table.items()
-                }
+                light = {key: fit(key, {0: offset})[0] for key, offset in content.lmq_offset_table.items()}
                 fitted = replace(fitted, lmq_offset_table=light)
             else:
                 _fit_transactions(directory, tables, ends)

@@ -17,6 +17,7 @@ from reput.files import DISK, FileLayer
 from reput.formats.checkpoint import decode_checkpoint
 from reput.formats.consume_queue import SCHEDULE_TOPIC
 from reput.formats.metadata import ConsumerOffsets, DelayOffsets, LmqConsumerOffsets, encode_metadata
+from reput.formats.pop_messages import REVIVE_GROUP
 from reput.formats.record_layout import STORE_TIMESTAMP
 from reput.formats.sink_commit import SinkBatch, SinkCommit, Sinks, decode_sinks, encode_sinks
 from reput.jobs.backup.backup_job import Backup, backup
@@ -218,6 +219,19 @@ def test_offsets_of_consumers_and_delay_levels_end_where_their_queues_do(tmp_pat
     make(tmp_path / "target", tmp_path / "earlier", until_ms=BEGIN + 10_000)
     assert offsets_of(tmp_path / "earlier")[0] == {"orders@g": {0: 3, 1: 2, 3: 2}, "gone@g": {0: 0}}
     assert offsets_of(tmp_path / "earlier")[3] == {1: 0, 2: 0}
+
+
+def test_the_first_check_point_of_pop_after_a_cut_does_not_count_as_done(tmp_path: Path) -> None:
+    """The offset of a revive queue is that of the last check point done, not of the next one."""
+    path = tmp_path / "store"
+    with opened(path) as store:
+        offsets = put_timed(store, 12)
+    stored_with(path, ConsumerOffsets({f"orders@{REVIVE_GROUP}": {0: 2, 1: 0}, "orders@g": {0: 3}}))
+    take(path, tmp_path / "target")
+    make(tmp_path / "target", tmp_path / "restored", until_offset=offsets[6])  # two messages of the queues 0 and 1
+    consumers = read_metadata(str(tmp_path / "restored"), ConsumerOffsets, DISK)
+    assert consumers is not None
+    assert consumers.offset_table == {f"orders@{REVIVE_GROUP}": {0: 1, 1: 0}, "orders@g": {0: 2}}
 
 
 def offsets_of(path: Path) -> Sequence[object]:
