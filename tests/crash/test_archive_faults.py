@@ -6,8 +6,8 @@ what was begun, and leaves nothing else."""
 from __future__ import annotations
 
 import errno
-import random
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from reput.jobs.backup import restore
 from reput.jobs.runner import LocalRunner
 from tests.support.archives import FILE_SIZE, log_files, store_with_sealed_files
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_at
+from tests.support.left_targets import left_targets
 from tests.support.shares import Share, in_shares
 
 
@@ -72,33 +73,10 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_an_archive_leaves_whole_file
     stores: tuple[Path, Path, Path], begins: str, tmp_path: Path, share: Share
 ) -> None:
     _, live, earlier = stores
-
-    def target_in(folder: Path) -> Path:
-        folder.mkdir()
-        if begins == "again":
-            shutil.copytree(earlier, folder / "target")
-        return folder / "target"
-
-    counting = FaultyFiles()
-    take(live, target_in(tmp_path / "counting"), counting)
-    operations = len(counting.operations)
-    assert operations > 25
-    for number in share.of(range(operations)):
-        folder = tmp_path / str(number)
-        target = target_in(folder)
-        files = FaultyFiles(crash_at(number))
-        for known in (folder, live):
-            files.all_is_durable(known)
-        with pytest.raises(Crash):
-            take(live, target, files)
-        files.abandon()
-        for name, chance in (("synced", None), ("torn", random.Random(number))):
-            if target.exists():
-                files.cut_power(target, folder / name, chance)
-        for path in [path for path in folder.iterdir() if path.is_dir()]:
-            check(path, live)
-            check_completed(path, live)
-        shutil.rmtree(folder)
+    begin = earlier if begins == "again" else None
+    for target in left_targets(partial(take, live), live, begin, tmp_path, share):
+        check(target, live)
+        check_completed(target, live)
 
 
 @in_shares(8)

@@ -30,6 +30,7 @@ from reput.jobs.runner import LocalRunner
 from tests.support.faulty_files import Crash, FaultyFiles, crash_at, fail_at
 from tests.support.invariants import SMALL, check_acknowledged, check_store
 from tests.support.kills import killed
+from tests.support.left_targets import left_targets
 from tests.support.shares import Share, in_shares
 from tests.support.writer import OPTIONS, ROOT, with_places
 
@@ -85,38 +86,14 @@ def test_a_crash_or_a_power_cut_at_any_operation_of_a_backup_leaves_it_out_and_t
     stores: tuple[Path, Path, Path], link: bool, begins: str, tmp_path: Path, share: Share
 ) -> None:
     first, live, earlier = stores
-    expected = [log_of(first)] if begins == "again" else []
-
-    def target_in(folder: Path) -> Path:
-        folder.mkdir()
-        if begins == "again":
-            shutil.copytree(earlier, folder / "target")
-        return folder / "target"
-
-    counting = FaultyFiles()
-    take(live, target_in(tmp_path / "counting"), counting, link)
-    operations = len(counting.operations)
-    assert operations > 25
-    for number in share.of(range(operations)):
-        folder = tmp_path / str(number)
-        target = target_in(folder)
-        files = FaultyFiles(crash_at(number))
-        for known in (folder, live):
-            files.all_is_durable(known)
-        with pytest.raises(Crash):
-            take(live, target, files, link)
-        files.abandon()
-        for name, chance in (("synced", None), ("torn", random.Random(number))):
-            if target.exists():
-                files.cut_power(target, folder / name, chance)
-        for path in folder.iterdir():
-            found = whole_backups(path) if (path / "target.json").exists() else []
-            assert found[: len(expected)] == expected
-            assert found[len(expected) :] in ([], [log_of(live)])
-            take(live, path, link=link)
-            assert whole_backups(path)[-1] == log_of(live)
-            assert not list(path.rglob("*.tmp"))
-        shutil.rmtree(folder)
+    begin, expected = (earlier, [log_of(first)]) if begins == "again" else (None, [])
+    for target in left_targets(partial(take, live, link=link), live, begin, tmp_path, share):
+        found = whole_backups(target) if (target / "target.json").exists() else []
+        assert found[: len(expected)] == expected
+        assert found[len(expected) :] in ([], [log_of(live)])
+        take(live, target, link=link)
+        assert whole_backups(target)[-1] == log_of(live)
+        assert not list(target.rglob("*.tmp"))
 
 
 def test_a_disk_that_fails_once_is_an_error_and_the_next_backup_completes(
