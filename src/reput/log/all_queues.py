@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from reput.errors import CorruptConsumeQueueError
 from reput.extras import is_installed
 from reput.files import FileLayer
 from reput.formats.consume_queue import DEFAULT_FILE_SIZE, FILLER, UNIT_SIZE
+from reput.formats.java import INT64_MAX
 from reput.formats.paths import CONSUME_QUEUE, offset_to_file_name
 from reput.kernels.queues.unit_types import UNIT_TYPE
 from reput.log.directory import QueueFiles, StoreDirectory
 from reput.log.foreign_parts import ROCKSDB_PACKAGE
+from reput.log.queue_jumps import has_room
 from reput.log.rocksdb.databases import queue_databases
 from reput.log.rocksdb.queue_database import DatabaseQueue, QueueDatabase
 from reput.log.rocksdb.queue_files import FILE_SIZE, DatabaseFiles
@@ -64,15 +67,23 @@ def database_queues(directory: StoreDirectory, file_size: int = DEFAULT_FILE_SIZ
 
     Of two databases with a queue the one counts that reaches further.
 
-    Raises CorruptConsumeQueueError: a database is damaged.
+    Raises CorruptConsumeQueueError: a database is damaged, as one with more units of a queue than the log has room for.
     """
     folders = queue_databases(directory.files, directory.path)
     if not folders or not is_installed(ROCKSDB_PACKAGE):
         return None
     queues: dict[tuple[str, int], DatabaseQueue] = {}
+    log_files = directory.log_files()
+    log_end = log_files[-1].end_offset if log_files else INT64_MAX
     for folder in folders:
         database = QueueDatabase(folder)
         for queue in database.queues():
+            if not has_room(queue.end, queue.begin, 0, log_end):
+                raise CorruptConsumeQueueError(
+                    folder, 0, f"the queue {queue.topic}/{queue.queue_id} has the queue offsets {queue.begin} to "
+                    f"{queue.end - 1}, and the log ends at {log_end}: queues derive from the log: `reput rebuild` "
+                    "builds them in files",
+                )  # fmt: skip
             other = queues.setdefault((queue.topic, queue.queue_id), queue)
             if other.end < queue.end:
                 queues[queue.topic, queue.queue_id] = queue

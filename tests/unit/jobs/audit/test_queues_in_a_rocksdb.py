@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import reput
+from reput.errors import CorruptConsumeQueueError
 from reput.jobs.audit.job import AuditResult, audit
 from reput.jobs.runner import LocalRunner
 from tests.support.commands import run_reput
@@ -94,6 +95,13 @@ def replaced(offset: int, **values: int) -> Callable[[list[StoredUnit]], list[St
         ]
 
     return change
+
+
+def test_a_key_that_claims_more_units_than_the_log_has_room_for_is_damage(store: Path) -> None:
+    """One wrong bit of a key would be a million files to look at."""
+    go_over(store, lambda units: [*units, StoredUnit("orders", 1, 1 << 33, 7, 100, 0)])
+    with pytest.raises(CorruptConsumeQueueError, match=r"orders/1 has the queue offsets 0 to 8589934592.*the log ends"):
+        judged(store)
 
 
 @pytest.mark.parametrize(
