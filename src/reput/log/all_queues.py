@@ -13,7 +13,7 @@ from reput.extras import is_installed
 from reput.files import FileLayer
 from reput.formats.consume_queue import DEFAULT_FILE_SIZE, FILLER, UNIT_SIZE
 from reput.formats.java import INT64_MAX
-from reput.formats.paths import CONSUME_QUEUE, offset_to_file_name
+from reput.formats.paths import CONSUME_QUEUE, file_name_to_offset, offset_to_file_name
 from reput.kernels.queues.unit_types import UNIT_TYPE
 from reput.log.directory import QueueFiles, StoreDirectory
 from reput.log.foreign_parts import ROCKSDB_PACKAGE
@@ -40,8 +40,9 @@ class DatabaseQueues(NamedTuple):
 def all_queues(directory: StoreDirectory) -> AllQueues:
     """List the consume queues of a store, as `StoreDirectory.queues` lists those in files.
 
-    A queue that is in both is read where it reaches further: a store may have gone over from one to the other.
-    Databases are left out without the extra `rocksdb`.
+    A queue that is in both is read where it reaches further: a store may have gone over from one to the other. If that
+    is in files, what a database has before the first of them comes before them. Databases are left out without the
+    extra `rocksdb`.
 
     Raises:
         StoreFormatError: As `StoreDirectory.queues`.
@@ -52,14 +53,23 @@ def all_queues(directory: StoreDirectory) -> AllQueues:
     found = database_queues(directory, file_size)
     if found is None:
         return AllQueues(listed, directory.files)
+    of_files = {(queue.topic, queue.queue_id): queue for queue in listed}
     further = _further(found.queues, listed, directory.files)
-    if not further:
+    names = {(queue.topic, queue.queue_id) for queue in further}
+    begun = [
+        begin
+        for queue in found.queues
+        if (queue.topic, queue.queue_id) not in names
+        and (begin := _before(queue, of_files[queue.topic, queue.queue_id], file_size)) is not None
+    ]
+    if not further and not begun:
         return AllQueues(listed, directory.files)
-    files = DatabaseFiles(found.files.folder, file_size, further)
-    added = [QueueFiles(queue.topic, queue.queue_id, files.paths(queue), file_size) for queue in further]
-    names = {(queue.topic, queue.queue_id) for queue in added}
-    kept = [queue for queue in listed if (queue.topic, queue.queue_id) not in names]
-    return AllQueues(sorted([*kept, *added], key=lambda queue: (queue.topic, queue.queue_id)), files)
+    files = DatabaseFiles(found.files.folder, file_size, further, begun)
+    for queue in (*further, *begun):
+        name = (queue.topic, queue.queue_id)
+        others = () if name in names else of_files[name].paths
+        of_files[name] = QueueFiles(*name, (*files.paths(queue), *others), file_size)
+    return AllQueues(sorted(of_files.values(), key=lambda queue: (queue.topic, queue.queue_id)), files)
 
 
 def database_queues(directory: StoreDirectory, file_size: int = DEFAULT_FILE_SIZE) -> DatabaseQueues | None:
@@ -90,6 +100,14 @@ def database_queues(directory: StoreDirectory, file_size: int = DEFAULT_FILE_SIZ
         database.close()
     of_store = sorted(queues.values())
     return DatabaseQueues(of_store, DatabaseFiles(os.path.join(directory.path, CONSUME_QUEUE), file_size, of_store))
+
+
+def _before(queue: DatabaseQueue, of_files: QueueFiles, file_size: int) -> DatabaseQueue | None:
+    """The queue of a database up to the first of its files; None unless it begins before, and goes as far."""
+    first = file_name_to_offset(os.path.basename(of_files.paths[0])) if of_files.file_size == file_size else None
+    if first is None or not queue.begin * UNIT_SIZE < first <= queue.end * UNIT_SIZE:
+        return None
+    return queue._replace(end=first // UNIT_SIZE)
 
 
 def _further(found: Sequence[DatabaseQueue], listed: Sequence[QueueFiles], files: FileLayer) -> list[DatabaseQueue]:

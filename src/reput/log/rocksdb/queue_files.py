@@ -30,15 +30,21 @@ class DatabaseFiles(FileLayer):
         folder: Folder in which the files seem to lie, of consume queues.
         file_size: Bytes of each file.
         queues: Queues whose files are a database's.
+        begun: Queues of which a database has the first files, up to their ends, and the disk the others.
 
     Attributes:
         folder: As given.
         bytes_of_a_file: As `file_size`.
     """
 
-    def __init__(self, folder: str, file_size: int, queues: Iterable[DatabaseQueue]) -> None:
+    def __init__(
+        self, folder: str, file_size: int, queues: Iterable[DatabaseQueue], begun: Iterable[DatabaseQueue] = ()
+    ) -> None:
         self.folder, self.bytes_of_a_file = folder, file_size
-        self._queues = {os.path.join(folder, queue.topic, str(queue.queue_id)): queue for queue in queues}
+        self._queues, self._begun = (
+            {os.path.join(folder, queue.topic, str(queue.queue_id)): queue for queue in some}
+            for some in (queues, begun)
+        )
         self._opened: dict[str, QueueDatabase] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -72,11 +78,10 @@ class DatabaseFiles(FileLayer):
 
     def list_directory(self, path: str) -> list[Entry]:
         """As `FileLayer.list_directory`; of a queue's folder."""
-        queue = self._queues.get(path)
-        if queue is None:
-            return super().list_directory(path)
-        names = map(os.path.basename, self.paths(queue))
-        return [Entry(name, self.bytes_of_a_file, is_directory=False, allocated_bytes=0) for name in names]
+        queue = self._queues.get(path) or self._begun.get(path)
+        names = [] if queue is None else map(os.path.basename, self.paths(queue))
+        entries = [Entry(name, self.bytes_of_a_file, is_directory=False, allocated_bytes=0) for name in names]
+        return entries if path in self._queues else [*entries, *super().list_directory(path)]
 
     def is_directory(self, path: str) -> bool:
         """As `FileLayer.is_directory`."""
@@ -119,6 +124,8 @@ class DatabaseFiles(FileLayer):
         """Queue and first queue offset of a file of a database; None for another path."""
         folder, _, name = path.rpartition("/")
         queue, start = self._queues.get(folder), file_name_to_offset(name)
+        if queue is None and start is not None and (begun := self._begun.get(folder)) is not None:
+            queue = begun if start < begun.end * UNIT_SIZE else None
         return None if queue is None or start is None else (queue, start // UNIT_SIZE)
 
 

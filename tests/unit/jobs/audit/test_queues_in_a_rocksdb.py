@@ -97,6 +97,18 @@ def replaced(offset: int, **values: int) -> Callable[[list[StoredUnit]], list[St
     return change
 
 
+def test_units_before_the_files_of_a_queue_are_read_from_the_database(store: Path) -> None:
+    """As of a store that went over to files, which do not begin where its queues do."""
+    write_units(store / "consumequeue_rocksdb", [unit for unit in units_of(store) if unit.queue_offset < 30])
+    for number in range(2):  # of 8 units each
+        (store / f"consumequeue/orders/1/{number * 160:020}").unlink()
+    assert judged(store).findings == ()
+    with reput.MessageStore.open(store, read_only=True) as opened:
+        assert opened.min_offset("orders", 1) == 0
+        found = [opened.get_message("orders", 1, offset, 1).messages()[0].keys for offset in (0, 15, 16, 39)]
+    assert found == [(f"k{offset * 3 + 1}",) for offset in (0, 15, 16, 39)]
+
+
 def test_a_key_that_claims_more_units_than_the_log_has_room_for_is_damage(store: Path) -> None:
     """One wrong bit of a key would be a million files to look at."""
     go_over(store, lambda units: [*units, StoredUnit("orders", 1, 1 << 33, 7, 100, 0)])
