@@ -135,6 +135,11 @@ def _report(store: str, target: str, result: Archived, max_findings: int) -> Rep
 
     facts = asdict(result)
     facts.pop("findings")
+    begin = facts.pop("unsealed_offset")
+    if begin is not None:
+        facts["not archived"] = (
+            f"from offset {begin} on: a log file is archived once the next one has begun; keep the store, or a backup"
+        )
     return Report(
         title=f"Archive of {store} in {target}",
         facts={name.replace("_", " "): value for name, value in facts.items()},

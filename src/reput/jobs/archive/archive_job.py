@@ -48,6 +48,8 @@ class Archived:
         new_bytes: their bytes in the archive.
         rest_bytes: their bytes that are no message of a table, and are kept as they are.
         files: count of all log files of the archive.
+        unsealed_offset: commit log offset from which on the store alone has the log, as that file is not sealed; None:
+            there is no such file.
         findings: texts of damage in the new log files, and of JSON files that cannot be read.
         seconds: time of the whole job.
     """
@@ -60,6 +62,7 @@ class Archived:
     new_bytes: int
     rest_bytes: int
     files: int
+    unsealed_offset: int | None
     findings: tuple[str, ...]
     seconds: float
 
@@ -136,7 +139,7 @@ def _runs(
     """Runs until `wait` says that there is no next one. The folder is made, and held, once there is a log."""
     job, is_due = _ArchiveJob(directory, target, runner, progress), True
     while is_due and not directory.log_files() and not _exists(target):
-        yield Archived(0, 0, 0, 0, 0, 0, 0, 0, (), 0)
+        yield Archived(0, 0, 0, 0, 0, 0, 0, 0, None, (), 0)
         is_due = wait()
     if not is_due:
         return
@@ -211,11 +214,13 @@ class _ArchiveJob:
         findings = [finding for one in written for finding in one.damages]
         findings += self._states.write(archived) if archived else []
         self._known = archived
+        has = {file.log.begin for file in archived}
+        unsealed = [file.start_offset for file in self._directory.log_files() if file.start_offset not in has]
         return Archived(
             archived[0].log.begin if archived else 0, archived[-1].log.end if archived else 0, len(new),
             sum(file.messages for file in new), sum(file.log.size for file in new),
             sum(file.archived_bytes for file in new), sum(file.rest_bytes for file in new), len(archived),
-            tuple(findings), 0,
+            min(unsealed, default=None), tuple(findings), 0,
         )  # fmt: skip
 
     def _sweep(self) -> None:

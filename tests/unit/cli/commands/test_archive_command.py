@@ -34,6 +34,17 @@ def test_sealed_files_go_to_a_folder_are_proven_and_come_back(tmp_path: Path, ru
     assert answer.object()["backup"] in run_reput("backups", target).out
 
 
+def test_what_only_the_store_has_is_told(tmp_path: Path, run_reput: Run) -> None:
+    """The first try of most is a store of one log file: nothing is archived, and that is no success without a word."""
+    with reput.MessageStore.open(tmp_path / "small", **OPTIONS) as small:
+        small.put_message(reput.Message("orders", b"one"))
+    answer = run_reput("archive", tmp_path / "small", tmp_path / "of-small")
+    assert (answer.status, "not archived" in answer.out, "from offset 0 on" in answer.out) == (0, True, True)
+    store = store_with_sealed_files(tmp_path / "store")
+    answer = run_reput("archive", store, tmp_path / "archive", "--json")
+    assert answer.object()["unsealed_offset"] == answer.object()["end_offset"] == int(list(log_files(store))[-1])
+
+
 def test_a_damaged_file_of_an_archive_is_status_1_with_its_name(tmp_path: Path, run_reput: Run) -> None:
     store, target = store_with_sealed_files(tmp_path / "store"), tmp_path / "archive"
     assert run_reput("archive", store, target).status == 0
