@@ -8,7 +8,10 @@ from typing import NamedTuple
 TLS_HANDSHAKE, _TLS_ALERT = 0x16, 0x15
 #: How a client of TLS says that it will speak HTTP/2 (ALPN, RFC 7301).
 _ALPN_H2 = b"\x02h2"
-_HTTP2 = b"PRI "
+#: First bytes of HTTP/2.
+HTTP2 = b"PRI "
+#: Before a record of TLS: its kind, a version, its size; and its most bytes.
+_RECORD_HEAD_SIZE, _MOST_RECORD = 5, 16_384
 _HTTP1 = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"TRAC")
 _HTTP1_ANSWER, _PROXY = b"HTTP", b"PROX"
 
@@ -35,7 +38,7 @@ class OtherProtocol(NamedTuple):
 def other_protocol(begin: bytes | bytearray | memoryview) -> OtherProtocol | None:
     """The protocol that begins with these bytes, four at least; None for RocketMQ's, and for one that nobody knows."""
     first = bytes(begin[:4])
-    if first == _HTTP2:
+    if first == HTTP2:
         return _of_http(f"this is HTTP/2, {_GRPC}")
     if first in _HTTP1:
         return _of_http(
@@ -56,6 +59,16 @@ def other_protocol(begin: bytes | bytearray | memoryview) -> OtherProtocol | Non
 def grpc_over_tls(begin: bytes | bytearray | memoryview) -> str:
     """Protocol of a TLS handshake that names HTTP/2, as text; else empty: RocketMQ's clients name no protocol."""
     return f"this is TLS for HTTP/2, {_GRPC}" if _ALPN_H2 in bytes(begin) else ""
+
+
+def offers_http2(begin: bytes) -> bool | None:
+    """Whether a client of TLS names HTTP/2; None as long as its first record has not come whole."""
+    size = int.from_bytes(begin[3:_RECORD_HEAD_SIZE])
+    if size > _MOST_RECORD:
+        return False
+    if len(begin) < _RECORD_HEAD_SIZE + size:
+        return None
+    return _ALPN_H2 in begin
 
 
 def _of_http(reason: str) -> OtherProtocol:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import socket
 import ssl
 import time
 from itertools import count
@@ -13,11 +12,12 @@ from typing import Any, Protocol, cast
 
 from reput.errors import RemotingDecodeError, RemotingError, RemotingTimeoutError
 from reput.events import Event
-from reput.formats.hosts import THIS_MACHINE, encode_host
+from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
 from reput.formats.remoting import ONE_WAY_FLAG
 from reput.remoting.command import RemotingCommand, encode_command
 from reput.remoting.frame_buffer import FrameBuffer
+from reput.transport.peer import end_unacknowledged, peer_of
 from reput.transport.tls import NEVER_ANSWERED, to_do, why
 
 logger = logging.getLogger("reput.transport")
@@ -101,10 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = cast("asyncio.Transport", transport)  # uvloop's is no instance of it
         self._transport = transport
         transport.set_write_buffer_limits(_PAUSE_AT, _RESUME_AT)
-        name = transport.get_extra_info("peername") or (THIS_MACHINE, 0)  # a client of this process
-        address, port = name[0].partition("%")[0], name[1]  # an IPv6 address may name its interface
-        self.remote_host = address, port
-        self.remote = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
+        self.remote_host, self.remote = peer_of(transport)
         self.host = encode_host(self.remote)
         self.last_active = self._loop.time()
         self.is_open = True
@@ -196,9 +193,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def end_unacknowledged(self, seconds: float) -> None:
         """Let the connection end if the peer's machine acknowledges nothing for so long: it may be gone."""
-        sock = None if self._transport is None else self._transport.get_extra_info("socket")
-        if sock is not None and sock.family != socket.AF_UNIX and hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux has it
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, min(int(seconds * 1000), INT32_MAX))
+        end_unacknowledged(self._transport, seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop, once."""

@@ -12,14 +12,18 @@ from typing import Any
 from reput.errors import RemotingError
 from reput.events import Event
 from reput.formats.hosts import ALL_ADDRESSES, THIS_MACHINE
+from reput.transport.call_server import CallServer
 from reput.transport.connection import Connection, Owner
+from reput.transport.first_byte import FirstByte
+from reput.transport.grpc_call import CallOwner
+from reput.transport.http2 import HTTP2_NAME, Http2Connection
 from reput.transport.server_tls import ServerTls
-from reput.transport.tls_transport import FirstByte
 
 logger = logging.getLogger("reput.transport")
 
 _MAX_PORT = 65_535
 _BACKLOG = 1024
+_READ_SIZE = 64 << 10
 _CHECK_S = 1.0
 _RELOAD_S = 1.0
 #: Handshakes at once, and the longest time of one.
@@ -45,9 +49,13 @@ class RemotingServer:
         max_idle_s: A connection without a read or a write for so long is closed (`serverChannelMaxIdleTimeSeconds`). So
             is one with a frame that has not come whole, or whose machine has acknowledged nothing.
         tls: The server's certificate; without one it speaks no TLS.
+        calls: Takes the calls of gRPC over HTTP/2 of the same port; without it the server speaks no HTTP/2.
+        made_tls: A certificate for clients of HTTP/2 alone, for a server without `tls`.
 
     Attributes:
-        connections: Those that are open.
+        connections: Those that are open, of the remoting protocol.
+        http2_connections: Those of HTTP/2.
+        read_buffer: Memory for reads of HTTP/2, and of what has not said yet what it is.
     """
 
     def __init__(
@@ -57,14 +65,22 @@ class RemotingServer:
         max_connections: int = 10_000,
         max_idle_s: float = 120.0,
         tls: ServerTls | None = None,
+        calls: CallOwner | None = None,
+        made_tls: ServerTls | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
+        self.read_buffer = memoryview(bytearray(_READ_SIZE))
+        self.tls, self.made_tls = tls, made_tls
+        self._calls = None if calls is None else CallServer(self, calls, max_idle_s)
+        if calls is not None:
+            for each in (tls, made_tls):
+                if each is not None:
+                    each.name_protocol(HTTP2_NAME)
         self._owner = owner
         self._max_connections = max_connections
         self._max_idle_s = max_idle_s
         self._server: asyncio.Server | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._tls = tls
         self._beginnings: set[FirstByte] = set()
         self._reloading: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
@@ -95,8 +111,7 @@ class RemotingServer:
         return int(self._server.sockets[0].getsockname()[1])
 
     def _protocol(self) -> asyncio.BaseProtocol:
-        connection = Connection(self)
-        return connection if self._tls is None else FirstByte(self, self._tls, connection)
+        return Connection(self) if self.tls is None and self._calls is None else FirstByte(self)
 
     async def listen(self) -> None:
         """Serve whoever connects; raises RemotingError if another process has begun to listen on the port."""
@@ -108,8 +123,8 @@ class RemotingServer:
             raise not_bound(host, port, error) from None
         loop = asyncio.get_running_loop()
         self._watch = loop.call_later(_CHECK_S, self._check)
-        if self._tls is not None:
-            self._reloading = loop.create_task(_keep_reloading(self._tls))
+        if self.tls is not None:
+            self._reloading = loop.create_task(_keep_reloading(self.tls))
 
     async def join(self, connection: Connection) -> Connection:
         """Connect a client of this loop, without the network; returns the client's side."""
@@ -130,20 +145,27 @@ class RemotingServer:
             self._server.close()
         for beginning in list(self._beginnings):
             beginning.abort()
-        for connection in list(self.connections):
+        for connection in self._all():
             connection.close()
-        if self.connections:
+        if self._all():
             self._all_closed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._all_closed.wait(), timeout_s)
-        for connection in list(self.connections):
+        for connection in self._all():
             connection.abort()
+
+    @property
+    def http2_connections(self) -> set[Http2Connection]:
+        """Connections of HTTP/2 that are open."""
+        return set() if self._calls is None else self._calls.connections
+
+    def _all(self) -> list[Connection | Http2Connection]:
+        return [*self.connections, *self.http2_connections]
 
     def _check(self) -> None:
         """Close connections that are idle, or that hold more memory than there is for all."""
         loop = asyncio.get_running_loop()
         oldest = loop.time() - self._max_idle_s
-        held = 0
         for beginning in list(self._beginnings):
             if beginning.is_shaking and beginning.since < loop.time() - _HANDSHAKE_S:
                 beginning.abort("the handshake is not done in time")
@@ -156,15 +178,16 @@ class RemotingServer:
             elif connection.frame_since < oldest and not connection.is_paused:  # else whole ones wait
                 logger.warning(Event("connection closed: a frame did not come whole", client=connection.remote))
                 connection.abort()
-            else:
-                held += connection.held_bytes
+        if self._calls is not None:
+            self._calls.check(loop.time())
+        held = sum(connection.held_bytes for connection in self._all() if connection.is_open)
         if held > _MOST_HELD_BYTES:
             self._close_largest(held)
         self._watch = loop.call_later(_CHECK_S, self._check)
 
     def _close_largest(self, held: int) -> None:
         """Close the connections that hold most memory, until the others hold no more than there is for all."""
-        for connection in sorted(self.connections, key=lambda one: one.held_bytes, reverse=True):
+        for connection in sorted(self._all(), key=lambda one: one.held_bytes, reverse=True):
             if held <= _MOST_HELD_BYTES:
                 return
             size = connection.held_bytes
@@ -177,7 +200,7 @@ class RemotingServer:
     def began(self, beginning: FirstByte) -> None:
         """Called by a socket whose first byte has not come yet."""
         self._beginnings.add(beginning)
-        if len(self.connections) + len(self._beginnings) > self._max_connections:
+        if self._count() + len(self._beginnings) > self._max_connections:
             beginning.abort("too many connections")
 
     def handshakes(self, beginning: FirstByte) -> bool:
@@ -188,17 +211,34 @@ class RemotingServer:
         """Called when it is a connection, or has ended."""
         self._beginnings.discard(beginning)
 
+    def remoting(self) -> Connection:
+        """Called by a socket of the remoting protocol."""
+        return Connection(self)
+
+    def http2(self) -> Http2Connection | None:
+        """Called by a socket of HTTP/2."""
+        return None if self._calls is None else Http2Connection(self._calls)
+
     # -- Owner of the connections
+
+    def is_full(self, connection: Connection | Http2Connection) -> bool:
+        """Whether a connection that was made has no place; it is then closed."""
+        if self._is_stopped:  # it was accepted before the port was closed
+            connection.abort()
+            return True
+        count = self._count()
+        if count < self._max_connections:
+            return False
+        logger.warning(Event("connection closed: too many", client=connection.remote, connections=count))
+        connection.abort()
+        return True
+
+    def _count(self) -> int:
+        return len(self.connections) + len(self.http2_connections)
 
     def opened(self, connection: Connection) -> None:
         """Called by a connection."""
-        if self._is_stopped:  # it was accepted before the port was closed
-            connection.abort()
-        elif len(self.connections) >= self._max_connections:
-            logger.warning(
-                Event("connection closed: too many", client=connection.remote, connections=len(self.connections))
-            )
-            connection.abort()
+        self.is_full(connection)
         self.connections.add(connection)
         connection.end_unacknowledged(self._max_idle_s)
         self._owner.opened(connection)
@@ -211,7 +251,11 @@ class RemotingServer:
         """Called by a connection."""
         self.connections.discard(connection)
         self._owner.closed(connection)
-        if not self.connections:
+        self.one_has_closed()
+
+    def one_has_closed(self) -> None:
+        """Let `stop` go on, if no connection is left."""
+        if not self._count():
             self._all_closed.set()
 
 

@@ -19,6 +19,7 @@ class ServerTls:
     Attributes:
         mode: Whether plain connections are taken beside TLS.
         context: For the next connection.
+        protocol: What the server names to clients that name it (ALPN); None before `name_protocol`.
 
     Raises:
         ConfigError: A file cannot be read, or certificate and key do not belong together.
@@ -28,6 +29,7 @@ class ServerTls:
         self._config = config
         self._contents = self._read()
         self.mode = config.tls_server_mode
+        self.protocol: str | None = None
         self.context = server_context(config)
 
     @classmethod
@@ -35,6 +37,11 @@ class ServerTls:
         """TLS settings by these keys; None if the server has no certificate, or is to speak no TLS."""
         is_off = config.tls_server_mode is TlsMode.DISABLED or config.tls_server_cert_path is None
         return None if is_off else cls(config)
+
+    def name_protocol(self, protocol: str) -> None:
+        """Name a protocol from now on."""
+        self.protocol = protocol
+        self.context.set_alpn_protocols([protocol])
 
     def reload(self) -> None:
         """Take new contents of the files for connections from now on, if they belong together; waits for the disk.
@@ -46,10 +53,13 @@ class ServerTls:
             return
         self._contents = contents
         try:
-            self.context = server_context(self._config)
+            context = server_context(self._config)
         except ConfigError as error:
             logger.warning(Event("new certificates are not used", error=error))
         else:
+            if self.protocol is not None:
+                context.set_alpn_protocols([self.protocol])
+            self.context = context
             logger.info(Event("new certificates are used", file=self._config.tls_server_cert_path))
 
     def _read(self) -> tuple[bytes | None, ...]:
