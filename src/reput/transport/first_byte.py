@@ -27,7 +27,7 @@ class Beginnings(Protocol):
     Attributes:
         read_buffer: Memory for the reads of all of them: nothing stays in it.
         tls: The server's certificate.
-        made_tls: The certificate for HTTP/2 alone, of a server that has no other one.
+        made_tls: The certificate for HTTP/2 alone of a server without another one; None before somebody needs it.
     """
 
     read_buffer: memoryview
@@ -42,6 +42,13 @@ class Beginnings(Protocol):
 
     def decided(self, beginning: FirstByte) -> None:
         """It has become a connection, or has ended."""
+
+    @property
+    def makes_tls(self) -> bool:
+        """Whether a server without a certificate makes one for HTTP/2."""
+
+    def make_tls(self, beginning: FirstByte) -> None:
+        """Make it beside the loop; `go_on` of the socket follows, or `abort`."""
 
     def remoting(self) -> Connection:
         """A connection of the remoting protocol."""
@@ -114,12 +121,12 @@ class FirstByte(asyncio.BufferedProtocol):
 
     # -- the beginning
 
-    def _take(self, raw: asyncio.Transport, received: memoryview) -> None:
+    def _take(self, raw: asyncio.Transport, received: bytes | memoryview) -> None:
         if self._upper is not None:
             self._shake(self._upper, received)
             return
         begin = self._begin + bytes(received)
-        if begin[0] == TLS_HANDSHAKE and (self._owner.tls or self._owner.made_tls):
+        if begin[0] == TLS_HANDSHAKE and (self._owner.tls or self._owner.makes_tls):
             self._take_hello(raw, begin)
         elif HTTP2.startswith(begin[: len(HTTP2)]):
             if len(begin) < len(HTTP2):
@@ -130,26 +137,38 @@ class FirstByte(asyncio.BufferedProtocol):
             self._take_plain(raw, begin, None)
 
     def _take_hello(self, raw: asyncio.Transport, begin: bytes) -> None:
-        """Begin the handshake; with a certificate for HTTP/2 alone, only if the client names it."""
-        tls, is_for_all = self._owner.tls, True
-        if tls is None:
-            tls, is_for_all = self._owner.made_tls, False
-            offers = offers_http2(begin)
-            if offers is None:
+        """Begin the handshake; of a server without a certificate, if the client names HTTP/2."""
+        owner = self._owner
+        tls = owner.tls or owner.made_tls
+        if owner.tls is None:
+            names_http2 = offers_http2(begin)
+            if names_http2 is None:
                 self._begin = begin
                 return
-            if not offers or tls is None:
+            if not names_http2:
                 self._take_plain(raw, begin, None)  # which tells that there is no certificate
                 return
+        if tls is None:
+            self._begin = begin
+            raw.pause_reading()
+            owner.make_tls(self)
+            return
         self.since = asyncio.get_running_loop().time()
-        if is_for_all and tls.protocol is None and (reason := grpc_over_tls(begin)):
+        if tls.protocol is None and (reason := grpc_over_tls(begin)):
             logger.warning(Event("a peer speaks another protocol", client=self.remote, reason=reason))
-        if not self._owner.handshakes(self):
+        if not owner.handshakes(self):
             self.abort("too many handshakes at once")
             return
         self.is_shaking, self._begin = True, b""
         self._upper = TlsTransport(raw, tls.context)
         self._shake(self._upper, begin)
+
+    def go_on(self) -> None:
+        """Take what has come again: the server has a certificate now."""
+        if self._raw is not None and not self._raw.is_closing():
+            begin, self._begin = self._begin, b""
+            self._raw.resume_reading()
+            self._take(self._raw, begin)
 
     def _shake(self, upper: TlsTransport, received: bytes | memoryview) -> None:
         try:

@@ -7,9 +7,10 @@ import contextlib
 import errno
 import logging
 import socket
+from collections.abc import Callable
 from typing import Any
 
-from reput.errors import RemotingError
+from reput.errors import RemotingError, ReputError
 from reput.events import Event
 from reput.formats.hosts import ALL_ADDRESSES, THIS_MACHINE
 from reput.transport.call_server import CallServer
@@ -50,7 +51,8 @@ class RemotingServer:
             is one with a frame that has not come whole, or whose machine has acknowledged nothing.
         tls: The server's certificate; without one it speaks no TLS.
         calls: Takes the calls of gRPC over HTTP/2 of the same port; without it the server speaks no HTTP/2.
-        made_tls: A certificate for clients of HTTP/2 alone, for a server without `tls`.
+        make_tls: Makes a certificate for clients of HTTP/2 alone, if one of them talks TLS to a server without `tls`;
+            called in a thread.
 
     Attributes:
         connections: Those that are open, of the remoting protocol.
@@ -66,22 +68,24 @@ class RemotingServer:
         max_idle_s: float = 120.0,
         tls: ServerTls | None = None,
         calls: CallOwner | None = None,
-        made_tls: ServerTls | None = None,
+        make_tls: Callable[[], ServerTls] | None = None,
     ) -> None:
         self.connections: set[Connection] = set()
         self.read_buffer = memoryview(bytearray(_READ_SIZE))
-        self.tls, self.made_tls = tls, made_tls
+        self.tls = tls
+        self.made_tls: ServerTls | None = None
+        self._make_tls = make_tls
+        self._making: asyncio.Task[None] | None = None
         self._calls = None if calls is None else CallServer(self, calls, max_idle_s)
-        if calls is not None:
-            for each in (tls, made_tls):
-                if each is not None:
-                    each.name_protocol(HTTP2_NAME)
+        if tls is not None and calls is not None:
+            tls.name_protocol(HTTP2_NAME)
         self._owner = owner
         self._max_connections = max_connections
         self._max_idle_s = max_idle_s
         self._server: asyncio.Server | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._beginnings: set[FirstByte] = set()
+        self._need_tls: list[FirstByte] = []
         self._reloading: asyncio.Task[None] | None = None
         self._all_closed = asyncio.Event()
         self._is_stopped = False
@@ -139,8 +143,9 @@ class RemotingServer:
         self._is_stopped = True
         if self._watch is not None:
             self._watch.cancel()
-        if self._reloading is not None:
-            self._reloading.cancel()
+        for task in (self._reloading, self._making):
+            if task is not None:
+                task.cancel()
         if self._server is not None:
             self._server.close()
         for beginning in list(self._beginnings):
@@ -210,6 +215,31 @@ class RemotingServer:
     def decided(self, beginning: FirstByte) -> None:
         """Called when it is a connection, or has ended."""
         self._beginnings.discard(beginning)
+
+    @property
+    def makes_tls(self) -> bool:
+        """Whether a certificate is made for clients of HTTP/2."""
+        return self._make_tls is not None and self._calls is not None
+
+    def make_tls(self, beginning: FirstByte) -> None:
+        """Called by a socket that needs the certificate."""
+        self._need_tls.append(beginning)
+        if self._making is None and self._make_tls is not None:
+            self._making = asyncio.get_running_loop().create_task(self._make(self._make_tls))
+
+    async def _make(self, make: Callable[[], ServerTls]) -> None:
+        try:
+            self.made_tls = await asyncio.to_thread(make)
+            self.made_tls.name_protocol(HTTP2_NAME)
+        except (ReputError, OSError) as error:
+            logger.error(Event("no certificate can be made for clients of gRPC", error=error))
+        finally:
+            waiting, self._need_tls, self._making = self._need_tls, [], None
+            for beginning in waiting:
+                if self.made_tls is None:
+                    beginning.abort("the server has no certificate")
+                else:
+                    beginning.go_on()
 
     def remoting(self) -> Connection:
         """Called by a socket of the remoting protocol."""
