@@ -74,7 +74,7 @@ class Streamed:
 
 
 class CallAnswers(Protocol):
-    """What a call sends through."""
+    """Way of a call's answers."""
 
     def answer(self, call: GrpcCall, data: bytes) -> None:
         """Send a message with its head, and the end."""
@@ -87,7 +87,7 @@ class CallAnswers(Protocol):
 
 
 class CallRequests(Protocol):
-    """What a call receives through."""
+    """Way of a call's messages."""
 
     def taken(self, call: GrpcCall, size: int) -> None:
         """Note that a message of a stream was taken."""
@@ -117,11 +117,11 @@ class CallConnection(Protocol):
 
     @property
     def sender(self) -> CallAnswers:
-        """What goes."""
+        """Way of the answers of calls."""
 
     @property
     def receiver(self) -> CallRequests:
-        """What comes."""
+        """Way of the messages of calls."""
 
     @property
     def calls(self) -> int:
@@ -339,18 +339,18 @@ class GrpcCall:
             self._failed(error)
             return
         if work is not None:
-            self._task = asyncio.get_running_loop().create_task(self._run(work))
+            self._task = asyncio.get_running_loop().create_task(work)
+            self._task.add_done_callback(self._done)
 
-    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            await work
-            self.finish(GrpcStatus.INTERNAL, "the call has no answer")
-        except Exception as error:
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._task = None
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
             self._failed(error)
-        finally:
-            self._task = None
+        else:
+            self.finish(GrpcStatus.INTERNAL, "the call has no answer")
 
-    def _failed(self, error: Exception) -> None:
+    def _failed(self, error: BaseException) -> None:
         if isinstance(error, GrpcError):
             self.finish(error.status, error.text)
             return

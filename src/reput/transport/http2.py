@@ -29,8 +29,6 @@ logger = logging.getLogger("reput.transport")
 
 #: The name of HTTP/2 in a handshake of TLS (ALPN).
 HTTP2_NAME = "h2"
-#: The frames of one read have the loop for so long; the others are for its next turn.
-_TURN_S = 0.01
 #: Bytes of answers that wait for the others of a turn.
 _WRITE_AT = 1 << 20
 
@@ -69,6 +67,9 @@ class Http2Connection(asyncio.BufferedProtocol):
         last_read: Loop time of the last read.
         receiver, sender: What comes, and what goes.
     """
+
+    #: The frames of one read have the loop for so long; the others are for its next turn.
+    turn_s = 0.01
 
     def __init__(self, owner: Http2Owner) -> None:
         self.remote = ""
@@ -166,7 +167,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         """Take the frames of a read, and send the answers to its calls in one write."""
         size = len(self._rest)
         self._is_taking = True
-        self._turn_end = time.perf_counter() + _TURN_S
+        self._turn_end = time.perf_counter() + self.turn_s
         try:
             self._rest = self._rest[self.receiver.take(self._rest) :]
         except Http2Error as error:
@@ -286,6 +287,8 @@ class Http2Connection(asyncio.BufferedProtocol):
         elif self._rest_since < oldest and not self.is_paused:  # else whole ones wait
             logger.warning(Event("connection closed: a frame did not come whole", client=self.remote))
             self.abort()
+        elif not receiver.calls:
+            return
         elif (self.last_active if self.is_paused else self.last_read) < oldest:
             logger.warning(Event("connection closed: the peer is silent", client=self.remote, seconds=max_idle_s))
             self.abort()

@@ -27,7 +27,7 @@ from reput.transport.http2_frames import decode_settings, frame, protocol_error,
 from reput.transport.http2_sender import Http2Sender
 
 
-class Link(Protocol):
+class ControlLink(Protocol):
     """Connection below the frames."""
 
     @property
@@ -68,7 +68,7 @@ class ControlFrames:
         has_settings: The first frame of all has come.
     """
 
-    def __init__(self, connection: Link, streams: Streams, nuisances: Nuisances) -> None:
+    def __init__(self, connection: ControlLink, streams: Streams, nuisances: Nuisances) -> None:
         self.has_settings = False
         self._connection, self._streams, self._nuisances = connection, streams, nuisances
         self._kinds: dict[int, Callable[[int, int, bytes], None]] = {
@@ -85,7 +85,8 @@ class ControlFrames:
         """Take one. Raises Http2Error."""
         if not self.has_settings and (kind != SETTINGS or flags & ACK):
             raise protocol_error("no SETTINGS at the beginning")
-        self._nuisances.add(f"a frame of kind {kind}")
+        if self.has_settings:
+            self._nuisances.add(f"a frame of kind {kind}")
         take = self._kinds.get(kind)
         if take is not None:  # else an extension's
             take(flags, number, payload)

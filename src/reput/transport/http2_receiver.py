@@ -26,6 +26,7 @@ from reput.transport.hpack import MOST_HEADERS, HeaderDecoder
 from reput.transport.http2_bounds import (
     CALL_WINDOW,
     CONNECTION_WINDOW,
+    FOR_RESET,
     MOST_CALLS,
     MOST_RECEIVED,
     PAUSE_AT,
@@ -49,7 +50,7 @@ _MOST_CUT = 1000
 _UNKNOWN = Unary(lambda call, message: None)
 
 
-class Link(CallConnection, Protocol):
+class CallLink(CallConnection, Protocol):
     """Connection below the calls.
 
     Attributes:
@@ -60,7 +61,7 @@ class Link(CallConnection, Protocol):
 
     @property
     def sender(self) -> Http2Sender:
-        """What goes."""
+        """Answers, which leave as the peer has room for them."""
 
     def write(self, data: bytes) -> None:
         """Send a frame with the others of a turn."""
@@ -84,7 +85,7 @@ class Http2Receiver:
         is_within: A header block has not come whole.
     """
 
-    def __init__(self, connection: Link, owner: CallOwner, nuisances: Nuisances) -> None:
+    def __init__(self, connection: CallLink, owner: CallOwner, nuisances: Nuisances) -> None:
         self.calls: dict[int, GrpcCall] = {}
         self.last = self.held_bytes = 0
         self._connection, self._owner, self._nuisances = connection, owner, nuisances
@@ -332,7 +333,7 @@ class Http2Receiver:
             text = f"more than {self._most_received} bytes of requests of one connection wait"
         call.finish(GrpcStatus.RESOURCE_EXHAUSTED, text)
         if call.number in self.calls:  # its answers wait for the peer
-            self._reset(call, ErrorCode.CANCEL)
+            self._cancel(call, ErrorCode.CANCEL)
 
     # -- the end of a stream
 
@@ -357,7 +358,7 @@ class Http2Receiver:
     def end(self, call: GrpcCall, status: GrpcStatus, text: str) -> None:
         """End an open call with a status, or by a reset if its answer waits for the peer."""
         if call.waiting or call.is_over:
-            self._reset(call, ErrorCode.CANCEL)
+            self._cancel(call, ErrorCode.CANCEL)
         else:
             self._connection.sender.finish(call, status, text)
             call.reset()
@@ -370,6 +371,11 @@ class Http2Receiver:
         self.held_bytes = 0
 
     def _reset(self, call: GrpcCall, code: ErrorCode) -> None:
+        """Reset a call for what the peer has done: as bad as a reset of its own."""
+        self._cancel(call, code)
+        self._nuisances.add(f"what ends a call with {code.name}", FOR_RESET + 1)
+
+    def _cancel(self, call: GrpcCall, code: ErrorCode) -> None:
         self._forget(call)
         self._cut_off(call.number, END_STREAM if call.is_whole else 0, code)
         call.reset()

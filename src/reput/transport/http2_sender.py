@@ -22,7 +22,7 @@ from reput.transport.http2_bounds import Nuisances
 from reput.transport.http2_frames import Http2Error, frame
 
 
-class Link(Protocol):
+class AnswerLink(Protocol):
     """Connection below the answers."""
 
     def write(self, data: bytes) -> None:
@@ -47,7 +47,7 @@ class Http2Sender:
         waiting_bytes: What is kept back, of all calls.
     """
 
-    def __init__(self, connection: Link, nuisances: Nuisances) -> None:
+    def __init__(self, connection: AnswerLink, nuisances: Nuisances) -> None:
         self.first_window = self._window = FIRST_WINDOW
         self.waiting_bytes = 0
         self._connection, self._nuisances = connection, nuisances
