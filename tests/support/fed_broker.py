@@ -13,7 +13,7 @@ from reput.broker.broker import BrokerController
 from reput.config.broker import BrokerConfig
 from reput.config.message_store import MessageStoreConfig
 from reput.formats.hosts import encode_host
-from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
+from reput.remoting.command import RemotingCommand, decode_command, encode_answer, frame_size
 from reput.remoting.frame_buffer import FrameBuffer
 from tests.support.send_streams import TOPICS
 
@@ -35,8 +35,8 @@ class Peer:
     def write(self, data: bytes) -> None:
         self.written += data
 
-    def send(self, command: RemotingCommand) -> None:
-        self.write(encode_command(command))
+    def answer(self, answer: RemotingCommand | bytes) -> None:
+        self.write(encode_answer(answer))
 
     def takes_more(self) -> bool:
         return self.is_open and not self.is_paused

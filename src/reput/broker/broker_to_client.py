@@ -20,7 +20,7 @@ from reput.remoting.transaction_headers import CheckTransactionStateRequestHeade
 from reput.service.client_channels import ClientChannelInfo
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.producer_manager import ProducerManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 logger = logging.getLogger("reput.broker")
 
@@ -34,11 +34,11 @@ class BrokerToClient:
     """Asks clients over the connections that they have made."""
 
     def __init__(
-        self, view: BrokerView, consumers: ConsumerManager[Connection], producers: ProducerManager[Connection]
+        self, view: BrokerView, consumers: ConsumerManager[Channel], producers: ProducerManager[Channel]
     ) -> None:
         self._view, self._consumers, self._producers = view, consumers, producers
 
-    async def call(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    async def call(self, connection: Channel, command: RemotingCommand) -> RemotingCommand:
         """The answer of a client to a request; errors as of `Connection.call`."""
         return await connection.call(command, _CALL_S)
 
@@ -92,7 +92,7 @@ class BrokerToClient:
         return {info.client_id: table for info, table in zip(asked, tables, strict=True) if table is not None}
 
 
-def _asked(infos: Iterable[ClientChannelInfo[Connection]], client_id: str) -> Iterable[ClientChannelInfo[Connection]]:
+def _asked(infos: Iterable[ClientChannelInfo[Channel]], client_id: str) -> Iterable[ClientChannelInfo[Channel]]:
     for info in infos:
         _check_version(info)
         if client_id in ("", info.client_id):
@@ -101,7 +101,7 @@ def _asked(infos: Iterable[ClientChannelInfo[Connection]], client_id: str) -> It
                 return
 
 
-async def _status(info: ClientChannelInfo[Connection], fields: Mapping[str, str]) -> dict[QueueKey, Any] | None:
+async def _status(info: ClientChannelInfo[Channel], fields: Mapping[str, str]) -> dict[QueueKey, Any] | None:
     command = RemotingCommand(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ext_fields=dict(fields))
     try:
         answer = await info.channel.call(command, _STATUS_S)
@@ -113,7 +113,7 @@ async def _status(info: ClientChannelInfo[Connection], fields: Mapping[str, str]
         return None
 
 
-def _check_version(info: ClientChannelInfo[Connection]) -> None:
+def _check_version(info: ClientChannelInfo[Channel]) -> None:
     if info.version < _VERSION_OFFSETS:
         remark = f"the client does not support this feature. version={info.version}"
         raise RemotingCommandError(ResponseCode.SYSTEM_ERROR, remark)

@@ -39,7 +39,7 @@ from reput.service.consumer_manager import ConsumerGroupChange, ConsumerManager
 from reput.service.producer_manager import ProducerManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 _HEARTBEAT_V2 = {"IS_SUPPORT_HEART_BEAT_V2": "true", "IS_SUB_CHANGE": "true"}
@@ -62,8 +62,8 @@ class ClientProcessor:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         filters: ConsumerFilterManager,
-        consumers: ConsumerManager[Connection],
-        producers: ProducerManager[Connection],
+        consumers: ConsumerManager[Channel],
+        producers: ProducerManager[Channel],
         config_files: StateFiles,
         creation: TopicCreation,
         slave: Following | None,
@@ -74,7 +74,7 @@ class ClientProcessor:
         self._config_files, self._creation = config_files, creation
         self._slave = slave
         #: What a connection tells beside the loop is taken in its order.
-        self._turns: WeakKeyDictionary[Connection, asyncio.Lock] = WeakKeyDictionary()
+        self._turns: WeakKeyDictionary[Channel, asyncio.Lock] = WeakKeyDictionary()
 
     def handlers(self) -> dict[int, Handler]:
         """The requests that it takes."""
@@ -86,7 +86,7 @@ class ClientProcessor:
 
     # -- who is there
 
-    def heart_beat(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+    def heart_beat(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take a heartbeat: the client's groups are known afterwards; it is answered when their retry topics are."""
         if is_large(command):
             return self._large_heartbeat(connection, command)
@@ -96,15 +96,15 @@ class ClientProcessor:
             return self._compile_first(connection, command, heartbeat, texts)
         return self._take_heartbeat(connection, command, heartbeat)
 
-    def _turn(self, connection: Connection) -> asyncio.Lock:
+    def _turn(self, connection: Channel) -> asyncio.Lock:
         return self._turns.setdefault(connection, asyncio.Lock())
 
-    async def _large_heartbeat(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def _large_heartbeat(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Take a heartbeat of many groups, some in a turn of the loop."""
         async with self._turn(connection):
             return await self._take_in_pieces(connection, command)
 
-    async def _take_in_pieces(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def _take_in_pieces(self, connection: Channel, command: RemotingCommand) -> Answer:
         heartbeat = await decode_beside(self._pools, connection, _decode_heartbeat, command)
         await compile_beside(self._view, self._pools, connection, self._expressions(heartbeat))
         data, subscriptions = heartbeat
@@ -121,7 +121,7 @@ class ClientProcessor:
             answer = await begun if isinstance(begun, Coroutine) else begun
         return answer
 
-    def _check_groups(self, connection: Connection, data: HeartbeatData) -> None:
+    def _check_groups(self, connection: Channel, data: HeartbeatData) -> None:
         """Refuse a heartbeat with which a connection might have too many groups."""
         producers, consumers = self._producers, self._consumers
         known = producers.count_of(connection) + consumers.count_of(connection)
@@ -140,7 +140,7 @@ class ClientProcessor:
         return [one.sub_string for one in subscriptions if one.expression_type == SQL92 and one.sub_string]
 
     async def _compile_first(
-        self, connection: Connection, command: RemotingCommand, heartbeat: _Heartbeat, texts: list[str]
+        self, connection: Channel, command: RemotingCommand, heartbeat: _Heartbeat, texts: list[str]
     ) -> Answer:
         """Take a heartbeat whose expressions are not compiled at once, beside the loop; else it would stand still."""
         async with self._turn(connection):
@@ -149,7 +149,7 @@ class ClientProcessor:
             return await answer if isinstance(answer, Coroutine) else answer
 
     def _take_heartbeat(
-        self, connection: Connection, command: RemotingCommand, heartbeat: _Heartbeat
+        self, connection: Channel, command: RemotingCommand, heartbeat: _Heartbeat
     ) -> Answer | Coroutine[Any, Any, Answer]:
         if not connection.is_open:  # nobody is to forget them again
             return None
@@ -174,7 +174,7 @@ class ClientProcessor:
 
     def _register(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         data: HeartbeatData,
         consumer: ConsumerData,
@@ -213,7 +213,7 @@ class ClientProcessor:
     def _notifies(self, by_group: bool) -> bool:
         return by_group and self._view.config.notify_consumer_ids_changed_enable
 
-    def notify(self, changes: Iterable[ConsumerGroupChange[Connection]]) -> None:
+    def notify(self, changes: Iterable[ConsumerGroupChange[Channel]]) -> None:
         """Tell the members of groups that others have come or gone; filters of a group without members are dead."""
         for change in changes:
             if self._consumers.consumer_group_info(change.group) is None:
@@ -224,12 +224,12 @@ class ClientProcessor:
                     RemotingCommand(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext_fields=dict(fields))
                 )
 
-    async def unregister_client(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def unregister_client(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Take a client out of a group, after the heartbeats before it; the connection says which client it is."""
         async with self._turn(connection):
             return self._unregister(connection, command)
 
-    def _unregister(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def _unregister(self, connection: Channel, command: RemotingCommand) -> Answer:
         header = decode_header(UnregisterClientRequestHeader, {"clientID": ""} | (command.ext_fields or {}))
         if header.producer_group:
             self._producers.unregister_producer(header.producer_group, connection)
@@ -242,7 +242,7 @@ class ClientProcessor:
             self.notify([] if change is None else [change])
         return command.response(ext_fields={})
 
-    def connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: Channel) -> None:
         """A connection is gone, and its client with it."""
         self._producers.channel_closed(connection)
         self.notify(self._consumers.channel_closed(connection))
@@ -256,7 +256,7 @@ class ClientProcessor:
         self.notify(changes)
 
     def check_client_config(
-        self, connection: Connection, command: RemotingCommand
+        self, connection: Channel, command: RemotingCommand
     ) -> Answer | Coroutine[Any, Any, Answer]:
         """Say whether a consumer's expression can be used here."""
         data = decode_json(command.body)
@@ -273,7 +273,7 @@ class ClientProcessor:
             return self._check_expression(connection, command, text or "")
         return command.response()
 
-    async def _check_expression(self, connection: Connection, command: RemotingCommand, text: str) -> Answer:
+    async def _check_expression(self, connection: Channel, command: RemotingCommand, text: str) -> Answer:
         await compile_beside(self._view, self._pools, connection, [text])
         try:
             compile_expression(text)

@@ -24,7 +24,7 @@ from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 #: Fields of UPDATE_CONSUMER_OFFSET that RocketMQ looks for itself, as its remark names them.
@@ -42,7 +42,7 @@ class ConsumerProcessor:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager[Connection],
+        consumers: ConsumerManager[Channel],
     ) -> None:
         self._clock, self._pools, self._store = clock, pools, store
         self._topics, self._groups, self._offsets, self._consumers = topics, groups, offsets, consumers
@@ -55,7 +55,7 @@ class ConsumerProcessor:
             RequestCode.UPDATE_CONSUMER_OFFSET: self.update_offset,
         }
 
-    def consumer_list(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def consumer_list(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The client ids of a group."""
         header = decode_header(GetConsumerListByGroupRequestHeader, command.ext_fields)
         ids = self._consumers.client_ids(header.consumer_group)
@@ -66,7 +66,7 @@ class ConsumerProcessor:
 
     # -- how far they are
 
-    def query_offset(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+    def query_offset(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """The offset of a group in a queue; a new group's is the first one, if that message is still in memory."""
         header = decode_header(QueryConsumerOffsetRequestHeader, {"consumerGroup": "null"} | (command.ext_fields or {}))
         offset = self._offsets.query_offset(header.consumer_group, header.topic, header.queue_id)
@@ -81,7 +81,7 @@ class ConsumerProcessor:
         return command.response(ext_fields=encode_header(QueryConsumerOffsetResponseHeader(offset)))
 
     async def _first_offset_of_disk(
-        self, connection: Connection, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader
+        self, connection: Channel, command: RemotingCommand, header: QueryConsumerOffsetRequestHeader
     ) -> Answer:
         found = await self._pools.reads.run_for(connection, asked_of_disk, self._store, header.topic, header.queue_id)
         return self._first_offset(command, header, in_memory=found)
@@ -96,7 +96,7 @@ class ConsumerProcessor:
         remark = "Not found, V3_0_6_SNAPSHOT maybe this group consumer boot first"
         return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
 
-    def update_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def update_offset(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Keep the offset of a group in a queue."""
         fields = {"consumerGroup": "null"} | (command.ext_fields or {})
         group, topic = fields["consumerGroup"], fields.get("topic")

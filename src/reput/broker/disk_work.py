@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from reput.errors import RemotingCommandError, RemotingError
 from reput.remoting.codes import ResponseCode
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 _T = TypeVar("_T")
 
@@ -32,14 +32,14 @@ class DiskWork:
     def __init__(self, name: str, threads: int, wait_ms: int | None) -> None:
         self._pool = ThreadPoolExecutor(threads, name)
         self._wait_ms = wait_ms
-        self._of: Counter[Connection] = Counter()
+        self._of: Counter[Channel] = Counter()
         self._count = 0
 
     async def run(self, function: Callable[..., _T], *arguments: object) -> _T:
         """Call a function in a thread: work of the broker's own."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
 
-    async def run_for(self, connection: Connection, function: Callable[..., _T], *arguments: object) -> _T:
+    async def run_for(self, connection: Channel, function: Callable[..., _T], *arguments: object) -> _T:
         """Call a function in a thread: work of a request.
 
         Raises:

@@ -9,7 +9,7 @@ from typing import TypeVar
 from reput.broker.disk_work import DiskPools
 from reput.remoting.body_bounds import LARGE_BODY
 from reput.remoting.command import RemotingCommand
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 _T = TypeVar("_T")
 
@@ -23,13 +23,13 @@ def is_large(command: RemotingCommand) -> bool:
 
 
 async def decode_beside(
-    pools: DiskPools, connection: Connection, decode: Callable[[bytes], _T], command: RemotingCommand
+    pools: DiskPools, connection: Channel, decode: Callable[[bytes], _T], command: RemotingCommand
 ) -> _T:
     """Decode the body of a request in a thread; errors as of `decode`, and of `DiskWork.run_for`."""
     return await pools.reads.run_for(connection, decode, command.body)
 
 
-async def encode_beside(pools: DiskPools, connection: Connection, encode: Callable[[_T], bytes], content: _T) -> bytes:
+async def encode_beside(pools: DiskPools, connection: Channel, encode: Callable[[_T], bytes], content: _T) -> bytes:
     """Encode the body of an answer in a thread: 10,000 topics take 0.4 s. Errors as of `DiskWork.run_for`."""
     return await pools.tables.run_for(connection, encode, content)
 

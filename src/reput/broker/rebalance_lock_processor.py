@@ -13,7 +13,7 @@ from reput.remoting.client_bodies import LockBatchBody, MessageQueue
 from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.service.rebalance_lock_manager import RebalanceLockManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 #: Group, client id, and by their keys the queues that are meant.
@@ -34,13 +34,13 @@ class RebalanceLockProcessor:
         """Forget the locks that nobody has renewed in time."""
         self._locks.clean(self._clock.machine_ms())
 
-    def lock_batch(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+    def lock_batch(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Lock queues for a client; the answer names those that it holds now."""
         if is_large(command):
             return self._large_lock(connection, command)
         return command.response(body=self._lock(_decode_locks(command.body))())
 
-    async def _large_lock(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def _large_lock(self, connection: Channel, command: RemotingCommand) -> Answer:
         body = await decode_beside(self._pools, connection, _decode_locks, command)
         return command.response(body=await self._pools.reads.run_for(connection, self._lock(body)))
 
@@ -50,13 +50,13 @@ class RebalanceLockProcessor:
         held = self._locks.try_lock_batch(group, asked, client_id, self._clock.machine_ms())
         return lambda: encode_body({"lockOKMQSet": [asked[key] for key in held]})
 
-    def unlock_batch(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+    def unlock_batch(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Free queues that a client holds."""
         if is_large(command):
             return self._large_unlock(connection, command)
         return self._unlock(command, _decode_locks(command.body))
 
-    async def _large_unlock(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def _large_unlock(self, connection: Channel, command: RemotingCommand) -> Answer:
         return self._unlock(command, await decode_beside(self._pools, connection, _decode_locks, command))
 
     def _unlock(self, command: RemotingCommand, body: _Locks) -> Answer:

@@ -27,7 +27,7 @@ from reput.store.dispatch.arrivals import Arrivals
 from reput.store.message_store import MessageStore
 from reput.store.puts.put_rows import PutRow, PutRowResult
 from reput.store.results import GetMessageStatus
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 logger = logging.getLogger("reput.broker")
@@ -71,7 +71,7 @@ class ScheduleMessageService:
         """The requests that it takes."""
         return {RequestCode.GET_ALL_DELAY_OFFSET: self.all_offsets}
 
-    def all_offsets(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def all_offsets(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The offsets of all levels, as delayOffset.json has them."""
         return command.response(ResponseCode.SUCCESS, None, None, encode_metadata(self._delay_offsets.content()))
 

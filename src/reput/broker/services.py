@@ -44,8 +44,8 @@ from reput.remoting.command import RemotingCommand
 from reput.service.access.needs import names_in_body
 from reput.service.broker_stats_manager import SAMPLE_S
 from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
+from reput.transport.channel import Channel
 from reput.transport.client import RemotingClient
-from reput.transport.connection import Connection
 from reput.transport.requests import Refusal
 
 _SCAN_CLIENTS_S = 10.0
@@ -182,11 +182,11 @@ class BrokerServices:
         if gate is None and state.slave is None:
             return None
 
-        def refused(connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+        def refused(connection: Channel, command: RemotingCommand) -> RemotingCommand | None:
             answer = None if gate is None else gate.refusal(connection, command)
             return answer if answer is not None or state.slave is None else slave_refusal(state.view.config, command)
 
-        def refusal(connection: Connection, command: RemotingCommand) -> Any:
+        def refusal(connection: Channel, command: RemotingCommand) -> Any:
             if gate is not None and names_in_body(command.code) and is_large(command):
                 return partial(state.pools.reads.run_for, connection, refused, connection, command)
             return refused(connection, command)
@@ -236,7 +236,7 @@ class BrokerServices:
         self._state.filters.clean(self._state.clock.now_ms())
         await self._state.config_files.try_persist(self._state.filters)
 
-    def connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: Channel) -> None:
         """Forget the client of a connection, and its requests that wait."""
         self.held_pulls.connection_closed(connection)
         self.pop.connection_closed(connection)

@@ -39,8 +39,8 @@ from reput.service.topic_metrics_manager import TopicMetricsManager
 from reput.store.loop_writer import LoopWriter
 from reput.store.message_store import MessageStore
 from reput.store.timer.timer_message_store import TimerMessageStore
+from reput.transport.channel import Channel
 from reput.transport.client import RemotingClient
-from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
 
 
@@ -113,8 +113,8 @@ class BrokerState:
         )
         self.transactions = TopicMetricsManager(TransactionMetrics, store.path, files)
         expired_ms = config.channel_expired_timeout
-        self.consumers: ConsumerManager[Connection] = ConsumerManager(channel_expired_timeout_ms=expired_ms)
-        self.producers: ProducerManager[Connection] = ProducerManager(channel_expired_timeout_ms=expired_ms)
+        self.consumers: ConsumerManager[Channel] = ConsumerManager(channel_expired_timeout_ms=expired_ms)
+        self.producers: ProducerManager[Channel] = ProducerManager(channel_expired_timeout_ms=expired_ms)
         self.stats = BrokerStatsManager(config.broker_cluster_name, store.topic_counts)
         is_measured = config.metrics_exporter_type is MetricsExporterType.PROM
         self.rpc_latency = RpcLatency() if is_measured else None

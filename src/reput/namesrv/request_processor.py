@@ -52,7 +52,7 @@ from reput.remoting.route_bodies import (
     TopicRouteData,
     decode_register_body,
 )
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 #: First byte of what zlib has compressed; JSON has another.
@@ -91,9 +91,7 @@ class RequestProcessor:
         self._clock = clock
         self._notify = notify
         #: A broker sends the same body every 30 s; to decode one of a thousand topics takes 30 ms.
-        self._last_bodies: WeakKeyDictionary[Connection, tuple[RemotingCommand, RegisterBrokerBody]] = (
-            WeakKeyDictionary()
-        )
+        self._last_bodies: WeakKeyDictionary[Channel, tuple[RemotingCommand, RegisterBrokerBody]] = WeakKeyDictionary()
 
     def handlers(self) -> dict[int, Handler]:
         """The handler of each request code."""
@@ -130,7 +128,7 @@ class RequestProcessor:
 
     # -- routes
 
-    def _get_route_info(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _get_route_info(self, _: Channel, command: RemotingCommand) -> Answer:
         header = decode_header(GetRouteInfoRequestHeader, command.ext_fields)
         topic = header.topic
         config = self._configuration.config
@@ -146,9 +144,7 @@ class RequestProcessor:
 
     # -- brokers
 
-    def _register_broker(
-        self, connection: Connection, command: RemotingCommand
-    ) -> Answer | Coroutine[Any, Any, Answer]:
+    def _register_broker(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         header = decode_header(RegisterBrokerRequestHeader, command.ext_fields)
         last, body = self._last_bodies.get(connection, (None, None))
         if last is not None and body is not None and (last.body, last.version) == (command.body, command.version):
@@ -158,7 +154,7 @@ class RequestProcessor:
         return self._register(connection, command, header, _decode_register_body(command, header))
 
     async def _register_large(
-        self, connection: Connection, command: RemotingCommand, header: RegisterBrokerRequestHeader
+        self, connection: Channel, command: RemotingCommand, header: RegisterBrokerRequestHeader
     ) -> Answer:
         body = await asyncio.to_thread(_decode_register_body, command, header)
         if not connection.is_open:  # the broker is known to be gone already
@@ -167,7 +163,7 @@ class RequestProcessor:
 
     def _register(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         header: RegisterBrokerRequestHeader,
         body: RegisterBrokerBody,
@@ -187,18 +183,18 @@ class RequestProcessor:
             told = self._kv_table(NAMESPACE_ORDER_TOPIC_CONFIG) or b""
         return _answer(command, RegisterBrokerResponseHeader(result.ha_server_addr, result.master_addr), told)
 
-    def _unregister_broker(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _unregister_broker(self, _: Channel, command: RemotingCommand) -> Answer:
         for change in self._routes.unregister_broker(decode_header(UnRegisterBrokerRequestHeader, command.ext_fields)):
             self._notify(change)
         return command.response()
 
-    def _broker_heartbeat(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _broker_heartbeat(self, _: Channel, command: RemotingCommand) -> Answer:
         header = decode_header(BrokerHeartbeatRequestHeader, command.ext_fields)
         process = header.cluster_name, header.broker_addr
         self._routes.update_broker_info_update_timestamp(process, self._clock.now_ms())
         return command.response()
 
-    def _query_data_version(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _query_data_version(self, _: Channel, command: RemotingCommand) -> Answer:
         header = decode_header(QueryDataVersionRequestHeader, command.ext_fields)
         process = header.cluster_name, header.broker_addr
         known = self._routes.query_broker_topic_config(process)
@@ -207,52 +203,52 @@ class RequestProcessor:
         body = b"" if known is None else encode_body(known)
         return _answer(command, QueryDataVersionResponseHeader(changed), body)
 
-    def _get_broker_member_group(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _get_broker_member_group(self, _: Channel, command: RemotingCommand) -> Answer:
         header = decode_header(GetBrokerMemberGroupRequestHeader, command.ext_fields)
         group = self._routes.broker_member_group(header.cluster_name, header.broker_name)
         return command.response(body=encode_body(GetBrokerMemberGroupResponseBody(group)))
 
-    def _get_broker_cluster_info(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _get_broker_cluster_info(self, _: Channel, command: RemotingCommand) -> Answer:
         return command.response(body=encode_body(self._routes.cluster_info(with_lost=_with_lost(command))))
 
-    def _wipe_write_perm(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _wipe_write_perm(self, _: Channel, command: RemotingCommand) -> Answer:
         header = decode_header(WipeWritePermOfBrokerRequestHeader, command.ext_fields)
         count = self._routes.wipe_write_perm(header.broker_name, lost_only=bool(header.lost_only))
         return _answer(command, WipeWritePermOfBrokerResponseHeader(count))
 
-    def _add_write_perm(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _add_write_perm(self, _: Channel, command: RemotingCommand) -> Answer:
         name = decode_header(AddWritePermOfBrokerRequestHeader, command.ext_fields).broker_name
         return _answer(command, AddWritePermOfBrokerResponseHeader(self._routes.add_write_perm(name)))
 
     # -- topics
 
-    def _register_topic(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _register_topic(self, _: Channel, command: RemotingCommand) -> Answer:
         topic = decode_header(RegisterTopicRequestHeader, command.ext_fields).topic
         if command.body:
             self._routes.register_topic(topic, decode_body(TopicRouteData, command.body).queue_datas)
         return command.response()
 
-    def _delete_topic(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _delete_topic(self, _: Channel, command: RemotingCommand) -> Answer:
         header = decode_header(DeleteTopicFromNamesrvRequestHeader, command.ext_fields)
         self._routes.delete_topic(header.topic, header.cluster_name)
         return command.response()
 
-    def _get_all_topic_list(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _get_all_topic_list(self, _: Channel, command: RemotingCommand) -> Answer:
         is_enabled = self._configuration.config.enable_all_topic_list
         with_lost = _with_lost(command)
         return _topic_list(command, lambda: self._routes.all_topic_list(with_lost=with_lost), is_enabled=is_enabled)
 
-    def _get_system_topic_list(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _get_system_topic_list(self, _: Channel, command: RemotingCommand) -> Answer:
         with_lost = _with_lost(command)
         return _topic_list(command, lambda: self._routes.system_topic_list(with_lost=with_lost), is_enabled=True)
 
-    def _get_topics_by_cluster(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _get_topics_by_cluster(self, _: Channel, command: RemotingCommand) -> Answer:
         cluster = decode_header(GetTopicsByClusterRequestHeader, command.ext_fields).cluster
         is_enabled = self._configuration.config.enable_topic_list
         return _topic_list(command, lambda: self._routes.topics_by_cluster(cluster), is_enabled=is_enabled)
 
     def _unit_topics(self, matches: Callable[[int], bool]) -> Handler:
-        def handle(_: Connection, command: RemotingCommand) -> Answer:
+        def handle(_: Channel, command: RemotingCommand) -> Answer:
             is_enabled = self._configuration.config.enable_topic_list
             return _topic_list(command, lambda: self._routes.topics_by_sys_flag(matches), is_enabled=is_enabled)
 
@@ -260,12 +256,12 @@ class RequestProcessor:
 
     # -- values, configuration
 
-    async def _put_kv_config(self, _: Connection, command: RemotingCommand) -> Answer:
+    async def _put_kv_config(self, _: Channel, command: RemotingCommand) -> Answer:
         header = decode_header(PutKVConfigRequestHeader, command.ext_fields)
         await self._kv_configs.put(header.namespace, header.key, header.value)
         return command.response()
 
-    def _get_kv_config(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _get_kv_config(self, _: Channel, command: RemotingCommand) -> Answer:
         header = decode_header(GetKVConfigRequestHeader, command.ext_fields)
         value = self._kv_configs.get(header.namespace, header.key)
         if value is None:
@@ -273,12 +269,12 @@ class RequestProcessor:
             return command.response(ResponseCode.QUERY_NOT_FOUND, remark, {})
         return _answer(command, GetKVConfigResponseHeader(value))
 
-    async def _delete_kv_config(self, _: Connection, command: RemotingCommand) -> Answer:
+    async def _delete_kv_config(self, _: Channel, command: RemotingCommand) -> Answer:
         header = decode_header(DeleteKVConfigRequestHeader, command.ext_fields)
         await self._kv_configs.delete(header.namespace, header.key)
         return command.response()
 
-    def _get_kv_list(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _get_kv_list(self, _: Channel, command: RemotingCommand) -> Answer:
         namespace = decode_header(GetKVListByNamespaceRequestHeader, command.ext_fields).namespace
         body = self._kv_table(namespace)
         if body is None:
@@ -289,11 +285,11 @@ class RequestProcessor:
         values = self._kv_configs.namespace(namespace)
         return None if values is None else encode_body(KVTable(values))
 
-    async def _update_config(self, _: Connection, command: RemotingCommand) -> Answer:
+    async def _update_config(self, _: Channel, command: RemotingCommand) -> Answer:
         await self._configuration.update(command.body.decode("utf-8", "replace"))
         return command.response()
 
-    def _get_config(self, _: Connection, command: RemotingCommand) -> Answer:
+    def _get_config(self, _: Channel, command: RemotingCommand) -> Answer:
         return command.response(body=self._configuration.text().encode())
 
 

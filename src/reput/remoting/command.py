@@ -100,6 +100,21 @@ def encode_command(command: RemotingCommand) -> bytes:
     return b"".join((head, header, command.body))
 
 
+def encode_answer(answer: RemotingCommand | bytes) -> bytes:
+    """The frame of an answer; of SYSTEM_ERROR if it is larger than a frame."""
+    if isinstance(answer, bytes):
+        return answer
+    try:
+        return encode_command(answer)
+    except RemotingDecodeError as error:  # larger than a frame
+        remark = f"the answer is too large: {error}"
+        return encode_command(
+            RemotingCommand(
+                ResponseCode.SYSTEM_ERROR, answer.opaque, answer.flag, remark, serialize_type=answer.serialize_type
+            )
+        )
+
+
 def frame_size(head: bytes | bytearray | memoryview) -> int:
     """Size of a frame, its length word counted, by its first 8 bytes.
 

@@ -15,7 +15,7 @@ from reput.events import Event
 from reput.formats.hosts import encode_host
 from reput.formats.java import INT32_MAX
 from reput.formats.remoting import ONE_WAY_FLAG
-from reput.remoting.command import RemotingCommand, encode_command
+from reput.remoting.command import RemotingCommand, encode_answer, encode_command
 from reput.remoting.frame_buffer import FrameBuffer
 from reput.transport.peer import end_unacknowledged, peer_of
 from reput.transport.tls import NEVER_ANSWERED, to_do, why
@@ -52,6 +52,8 @@ class Connection(asyncio.BufferedProtocol):
     """One connection.
 
     Attributes:
+        protocol: "remoting".
+        is_proven: False: each request says and proves whose it is.
         frames: What was received.
         remote: "host:port" of the peer.
         remote_host: (address, port) of the peer as the socket names it; ("", 0) once it is gone.
@@ -64,6 +66,8 @@ class Connection(asyncio.BufferedProtocol):
         is_choked: True while the peer leaves too much unread.
         may_want_tls: True for a plain connection to a server: if it ends before the first answer, that may be why.
     """
+
+    protocol, is_proven = "remoting", False
 
     def __init__(self, owner: Owner) -> None:
         self.frames = FrameBuffer()
@@ -242,15 +246,15 @@ class Connection(asyncio.BufferedProtocol):
         while not self._writable.is_set():  # who else has waited may have written meanwhile
             await self._writable.wait()
 
-    def send(self, command: RemotingCommand) -> None:
-        """Send one command: an answer, or a request that nobody answers."""
-        self.write(encode_command(command))
+    def answer(self, answer: RemotingCommand | bytes) -> None:
+        """Send an answer to a request, or the frames of several."""
+        self.write(encode_answer(answer))
 
     def send_one_way(self, command: RemotingCommand) -> None:
         """Send a request that nobody answers."""
         command.flag = ONE_WAY_FLAG
         command.opaque = self._next_opaque()
-        self.send(command)
+        self.write(encode_command(command))
 
     async def call(self, command: RemotingCommand, timeout_s: float) -> RemotingCommand:
         """Send a request, once the peer has read most of those before it, and wait for its answer.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from reput.events import Event
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 logger = logging.getLogger("reput.transport")
 
@@ -29,18 +29,18 @@ class RequestQueue:
         self._capacity = capacity
         self._max_bytes = max_bytes
         self._count = self._size = 0
-        self._count_of: dict[Connection, int] = {}
+        self._count_of: dict[Channel, int] = {}
         self._has_refused = False
 
     def __len__(self) -> int:
         """Requests that wait."""
         return self._count
 
-    def is_full(self, connection: Connection) -> bool:
+    def is_full(self, connection: Channel) -> bool:
         """Whether a further request of a connection is to be refused."""
         return self._size >= self._max_bytes or self._count_of.get(connection, 0) >= self._capacity - self._count
 
-    def refuses(self, connection: Connection) -> bool:
+    def refuses(self, connection: Channel) -> bool:
         """`is_full`, asked for a request that is refused then: the log tells of it."""
         is_full = self.is_full(connection)
         if is_full and not self._has_refused:
@@ -50,13 +50,13 @@ class RequestQueue:
             )
         return is_full
 
-    def enter(self, connection: Connection, count: int, size: int) -> None:
+    def enter(self, connection: Channel, count: int, size: int) -> None:
         """Note requests of a connection that wait from now on, and how many bytes of memory they hold."""
         self._count += count
         self._size += size
         self._count_of[connection] = self._count_of.get(connection, 0) + count
 
-    def leave(self, connection: Connection, count: int, size: int) -> None:
+    def leave(self, connection: Channel, count: int, size: int) -> None:
         """Note requests that wait no more."""
         self._count -= count
         self._size -= size

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
-from reput.errors import RemotingCommandError, RemotingDecodeError, ReputError, WouldWaitError
+from reput.errors import RemotingCommandError, ReputError, WouldWaitError
 from reput.events import Event
 from reput.remoting.codes import ResponseCode
-from reput.remoting.command import RemotingCommand, decode_command, encode_command
+from reput.remoting.command import RemotingCommand, decode_command, encode_answer
+from reput.transport.channel import Channel
 from reput.transport.connection import Connection
 from reput.transport.request_queue import RequestQueue
 
@@ -20,11 +21,11 @@ logger = logging.getLogger("reput.transport")
 #: The answer to a request, or its frame; None if there is none yet or ever.
 Answer = RemotingCommand | bytes | None
 #: Takes a request; returns its answer, or a coroutine that will return it.
-Handler = Callable[[Connection, RemotingCommand], "Answer | Coroutine[Any, Any, Answer]"]
+Handler = Callable[[Channel, RemotingCommand], "Answer | Coroutine[Any, Any, Answer]"]
 _Refused = RemotingCommand | None
 _RefusedLater = Callable[[], Coroutine[Any, Any, _Refused]]
 #: Says what a request is answered that may not be done, None if it may; or returns what will say it, once called.
-Refusal = Callable[[Connection, RemotingCommand], _RefusedLater | _Refused]
+Refusal = Callable[[Channel, RemotingCommand], _RefusedLater | _Refused]
 
 
 class Observer(Protocol):
@@ -105,7 +106,7 @@ class Requests:
             if answers:
                 connection.write(b"".join(answers))
 
-    def take(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def take(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Handle one command; returns the answer, if there is one already.
 
         Raises:
@@ -148,13 +149,13 @@ class Requests:
         return None
 
     def _run(
-        self, connection: Connection, command: RemotingCommand, work: Coroutine[Any, Any, Answer], since_s: float
+        self, connection: Channel, command: RemotingCommand, work: Coroutine[Any, Any, Answer], since_s: float
     ) -> None:
         queue = self._queues.get(command.code, self._others)
         if queue.refuses(connection):
             work.close()
             if not command.is_one_way:
-                connection.send(_busy(command))
+                connection.answer(_busy(command))
             return
         size = request_size(command)
         queue.enter(connection, 1, size)
@@ -186,7 +187,7 @@ class Requests:
 async def _unless_refused(
     refused: _RefusedLater,
     handler: Handler,
-    connection: Connection,
+    connection: Channel,
     command: RemotingCommand,
 ) -> Answer:
     """The answer to a request of which is said later whether it may be done."""
@@ -197,7 +198,7 @@ async def _unless_refused(
 
 
 async def answer_later(
-    connection: Connection,
+    connection: Channel,
     command: RemotingCommand,
     work: Coroutine[Any, Any, Answer],
     told: Callable[[Answer], None] | None = None,
@@ -208,7 +209,7 @@ async def answer_later(
     except Exception as error:
         answer = _failure(command, error)
     if answer is not None and not command.is_one_way:
-        connection.write(encode_answer(answer))
+        connection.answer(answer)
     if told is not None:
         told(answer)
 
@@ -221,21 +222,6 @@ def request_size(command: RemotingCommand) -> int:
     """About how many bytes of memory a request holds."""
     fields = command.ext_fields or {}
     return len(command.body) + sum(map(len, fields)) + sum(map(len, fields.values()))
-
-
-def encode_answer(answer: RemotingCommand | bytes) -> bytes:
-    """The frame of an answer; of SYSTEM_ERROR if it is larger than a frame."""
-    if isinstance(answer, bytes):
-        return answer
-    try:
-        return encode_command(answer)
-    except RemotingDecodeError as error:  # larger than a frame
-        remark = f"the answer is too large: {error}"
-        return encode_command(
-            RemotingCommand(
-                ResponseCode.SYSTEM_ERROR, answer.opaque, answer.flag, remark, serialize_type=answer.serialize_type
-            )
-        )
 
 
 def _failure(command: RemotingCommand, error: Exception) -> RemotingCommand:

@@ -58,12 +58,12 @@ async def test_a_peer_that_leaves_too_much_unread_is_closed() -> None:
         connection = await here.opened_connections.get()
         sent = 0
         while connection.is_open:
-            connection.send(RemotingCommand(LARGE, body=bytes(MIB)))
+            connection.answer(RemotingCommand(LARGE, body=bytes(MIB)))
             sent += 1
             assert unsent(connection) <= module._CLOSE_AT + 2 * MIB
         assert connection.is_paused
         assert await here.closed_connections.get() is connection
-        connection.send(RemotingCommand(LARGE))  # nothing happens
+        connection.answer(RemotingCommand(LARGE))  # nothing happens
         await peer.ends()
     assert module._CLOSE_AT // MIB <= sent <= module._CLOSE_AT // MIB + 20
 

@@ -171,7 +171,7 @@ async def test_a_request_without_an_answer_yet_is_answered_by_whoever_has_it() -
         peer.send(RemotingCommand(SILENT, 1), RemotingCommand(ECHO, 2))
         assert (await peer.receive()).opaque == 2
         connection = await here.opened_connections.get()
-        connection.send(held[0].response(body=b"now"))
+        connection.answer(held[0].response(body=b"now"))
         answer = await peer.receive()
     assert (answer.opaque, answer.body) == (1, b"now")
 

@@ -26,7 +26,7 @@ from reput.remoting.acl import ACCESS_KEY
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.access.access_manager import AccessManager, changed_user, entries_of
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 logger = logging.getLogger("reput.broker")
@@ -65,7 +65,7 @@ class AuthProcessor:
         }
 
     def _changes(self, work: Callable[[AccessManager, dict[str, str], Any], str]) -> Handler:
-        async def handle(connection: Connection, command: RemotingCommand) -> Answer:
+        async def handle(connection: Channel, command: RemotingCommand) -> Answer:
             access, fields = self._kept(), command.ext_fields or {}
             body = _json(command.body)
             async with self._changing:
@@ -80,7 +80,7 @@ class AuthProcessor:
         return handle
 
     def _looks(self, work: Callable[[AccessManager, dict[str, str]], Any]) -> Handler:
-        def handle(connection: Connection, command: RemotingCommand) -> Answer:
+        def handle(connection: Channel, command: RemotingCommand) -> Answer:
             found = work(self._kept(), command.ext_fields or {})
             text = json.dumps(found, separators=(",", ":"), sort_keys=True, ensure_ascii=False) if found else ""
             return command.response(body=text.encode("utf-8", "replace"))  # as Java writes half of a character

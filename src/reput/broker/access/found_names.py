@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from reput.remoting.command import RemotingCommand
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 
 class AccessGate(Protocol):
     """Access control of requests (`reput.broker.access`)."""
 
-    def require(self, connection: Connection, command: RemotingCommand, found: Mapping[str, str]) -> None:
+    def require(self, connection: Channel, command: RemotingCommand, found: Mapping[str, str]) -> None:
         """Raise RemotingCommandError unless who asked may do this with what was found, by the header's fields."""
 
 
@@ -26,7 +26,7 @@ class FoundNames:
     def __init__(self, gate: AccessGate | None) -> None:
         self._gate = gate
 
-    def require(self, connection: Connection, command: RemotingCommand, **found: str) -> None:
+    def require(self, connection: Channel, command: RemotingCommand, **found: str) -> None:
         """Let a request go on with what was found, by the header's fields: `topic="orders"`.
 
         Raises RemotingCommandError if who asked may not.

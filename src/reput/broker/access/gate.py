@@ -15,7 +15,7 @@ from reput.remoting.command import RemotingCommand
 from reput.service.access.access_manager import AccessManager
 from reput.service.access.needs import needs_of
 from reput.service.access.policies import Need, decide
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 logger = logging.getLogger("reput.broker")
 
@@ -42,7 +42,7 @@ class Gate:
         self._unsigned = request_codes("authenticationWhitelist", config.authentication_whitelist)
         self._unauthorized = request_codes("authorizationWhitelist", config.authorization_whitelist)
 
-    def refusal(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+    def refusal(self, connection: Channel, command: RemotingCommand) -> RemotingCommand | None:
         """The answer to a request that may not be done; None for one that may."""
         fields = command.ext_fields or {}
         user, reason = None, None
@@ -58,7 +58,7 @@ class Gate:
         tell_refused(connection, command, reason)
         return command.response(ResponseCode.NO_PERMISSION, reason)
 
-    def require(self, connection: Connection, command: RemotingCommand, found: Mapping[str, str]) -> None:
+    def require(self, connection: Channel, command: RemotingCommand, found: Mapping[str, str]) -> None:
         """Raise RemotingCommandError unless the user of a request may do it with what was found, by its fields."""
         if not self._authorizes or command.code in self._unauthorized:
             return
@@ -91,7 +91,7 @@ class Gate:
         return (user, None) if is_right else (None, "check signature failed.")
 
     def _authorize(
-        self, connection: Connection, command: RemotingCommand, fields: dict[str, str], user: User
+        self, connection: Channel, command: RemotingCommand, fields: dict[str, str], user: User
     ) -> tuple[str | None, Need | None]:
         """Reason why a user may not do a request, and the need that is refused; (None, None) if it may."""
         if user.user_type is UserType.SUPER:
@@ -111,7 +111,7 @@ class Gate:
         return None, None
 
 
-def tell_refused(connection: Connection, command: RemotingCommand, reason: str) -> None:
+def tell_refused(connection: Channel, command: RemotingCommand, reason: str) -> None:
     """Log a request that a gate has refused, with the user or the access key that it names."""
     name = (command.ext_fields or {}).get(ACCESS_KEY, "")[:64]
     logger.warning(Event("request refused", client=connection.remote, code=command.code, user=name, reason=reason))

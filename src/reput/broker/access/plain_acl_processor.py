@@ -16,7 +16,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.access.plain_acl_changes import version_body
 from reput.service.access.plain_acl_manager import PlainAclManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 logger = logging.getLogger("reput.broker")
@@ -58,7 +58,7 @@ class PlainAclProcessor:
         }
 
     def _changes(self, accounts: PlainAclManager, change: _Change, failed: ResponseCode) -> Handler:
-        async def handle(connection: Connection, command: RemotingCommand) -> Answer:
+        async def handle(connection: Channel, command: RemotingCommand) -> Answer:
             fields = command.ext_fields or {}
             try:
                 await self._pools.writes.run_for(connection, change, accounts, fields, self._clock.now_ms())

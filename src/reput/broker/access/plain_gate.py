@@ -18,7 +18,7 @@ from reput.service.access.needs import needs_of
 from reput.service.access.plain_acl import Account, Perm
 from reput.service.access.plain_acl_manager import PlainAclManager
 from reput.service.access.policies import Need
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 logger = logging.getLogger("reput.broker")
 
@@ -69,7 +69,7 @@ class PlainGate:
             await asyncio.sleep(_RELOAD_S)
             await asyncio.to_thread(self._reload)
 
-    def refusal(self, connection: Connection, command: RemotingCommand) -> RemotingCommand | None:
+    def refusal(self, connection: Channel, command: RemotingCommand) -> RemotingCommand | None:
         """The answer to a request that may not be done; None for one that may."""
         reason = self._why_not(connection.remote_host[0], command)
         if reason is None:
@@ -77,7 +77,7 @@ class PlainGate:
         tell_refused(connection, command, reason)
         return command.response(ResponseCode.SYSTEM_ERROR, f"{_EXCEPTION}: {reason}")
 
-    def require(self, connection: Connection, command: RemotingCommand, found: Mapping[str, str]) -> None:
+    def require(self, connection: Channel, command: RemotingCommand, found: Mapping[str, str]) -> None:
         """Raise RemotingCommandError unless the account of a request may do it with what was found, by its fields."""
         reason = self._why_not(connection.remote_host[0], command, found)
         if reason is not None:

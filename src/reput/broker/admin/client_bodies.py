@@ -7,10 +7,10 @@ from typing import Any
 
 from reput.remoting.subscription_data import SubscriptionData
 from reput.service.client_channels import ClientChannelInfo
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 
-def connections_body(infos: Iterable[ClientChannelInfo[Connection]]) -> list[dict[str, Any]]:
+def connections_body(infos: Iterable[ClientChannelInfo[Channel]]) -> list[dict[str, Any]]:
     """Members of a group as Java writes them (`Connection`)."""
     return [
         {

@@ -27,7 +27,7 @@ from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 #: The first client that answers the requests which are handed on to it (V3_1_8_SNAPSHOT).
@@ -51,7 +51,7 @@ class ClientCallProcessor:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager[Connection],
+        consumers: ConsumerManager[Channel],
         found_names: FoundNames,
         clients: BrokerToClient,
     ) -> None:
@@ -71,7 +71,7 @@ class ClientCallProcessor:
 
     # -- offsets
 
-    async def reset_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def reset_offset(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Reset a group's offsets in a topic: here, and pulls tell; or, as brokers before 5.0, by the clients."""
         header = decode_header(ResetOffsetRequestHeader, command.ext_fields)
         if self._view.config.use_server_side_reset_offset:
@@ -79,7 +79,7 @@ class ClientCallProcessor:
         return await self._reset_at_clients(connection, command, header)
 
     async def _reset_here(
-        self, connection: Connection, command: RemotingCommand, header: ResetOffsetRequestHeader
+        self, connection: Channel, command: RemotingCommand, header: ResetOffsetRequestHeader
     ) -> Answer:
         topic, group, queue_id = header.topic, header.group, header.queue_id
         config = self._topics.select_topic_config(topic)
@@ -104,7 +104,7 @@ class ClientCallProcessor:
         return command.response(body=await self._pools.reads.run_for(connection, encode_queue_tables, table))
 
     async def _reset_at_clients(
-        self, connection: Connection, command: RemotingCommand, header: ResetOffsetRequestHeader
+        self, connection: Channel, command: RemotingCommand, header: ResetOffsetRequestHeader
     ) -> Answer:
         topic, group = header.topic, header.group
         config = self._topics.select_topic_config(topic)
@@ -126,7 +126,7 @@ class ClientCallProcessor:
         return command.response(body=body)
 
     async def _offsets_by_time(
-        self, connection: Connection, topic: str, queues: Iterable[int], timestamp: int
+        self, connection: Channel, topic: str, queues: Iterable[int], timestamp: int
     ) -> dict[int, int]:
         """The offset of each queue for a store time in ms; below 0: of the next message."""
         store = self._store
@@ -142,7 +142,7 @@ class ClientCallProcessor:
         name = self._view.config.broker_name
         return {QueueKey(topic, name, queue_id): offset for queue_id, offset in offsets.items()}
 
-    async def consumer_status(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def consumer_status(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The offsets of a group's clients, as these say."""
         header = decode_header(GetConsumerStatusRequestHeader, command.ext_fields)
         table = await self._clients.consumer_status(header.topic, header.group, header.client_addr or "")
@@ -150,12 +150,12 @@ class ClientCallProcessor:
 
     # -- requests that are handed on
 
-    async def running_info(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def running_info(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Answer with the running info of a consumer, which the consumer itself gives."""
         header = decode_header(GetConsumerRunningInfoRequestHeader, command.ext_fields)
         return await self._call_consumer(command, header.consumer_group, header.client_id)
 
-    async def consume_directly(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def consume_directly(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Let a consumer consume one message, and say what became of it."""
         header = decode_header(ConsumeMessageDirectlyResultRequestHeader, command.ext_fields)
         given = command.ext_fields or {}

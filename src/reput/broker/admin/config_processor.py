@@ -25,7 +25,7 @@ from reput.remoting.body import encode_body
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 logger = logging.getLogger("reput.broker")
@@ -92,14 +92,14 @@ class ConfigProcessor:
             RequestCode.UPDATE_BROKER_CONFIG: self.update_config,
         }
 
-    def broker_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def broker_config(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The keys of broker and store as a properties text, as they are at the next start."""
         values = key_texts(self._store_config, MessageStoreConfig) | key_texts(self._config, BrokerConfig)
         values |= _FIXED | {"useTLS": values["tls.enable"]}
         version = encode_body(self._version).decode()
         return command.response(ext_fields={"version": version}, body=format_properties(values).encode())
 
-    async def update_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def update_config(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Change keys by a properties text, all or none; answered when the file has them, too."""
         lines = command.body.count(b"\n") + command.body.count(b"\r")
         if lines > _MOST_LINES:

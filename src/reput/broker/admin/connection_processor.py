@@ -15,7 +15,7 @@ from reput.remoting.statistics_headers import (
 )
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.producer_manager import ProducerManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 
@@ -23,7 +23,7 @@ class ConnectionProcessor:
     """Takes requests for the connections of groups."""
 
     def __init__(
-        self, pools: DiskPools, consumers: ConsumerManager[Connection], producers: ProducerManager[Connection]
+        self, pools: DiskPools, consumers: ConsumerManager[Channel], producers: ProducerManager[Channel]
     ) -> None:
         self._pools, self._consumers, self._producers = pools, consumers, producers
 
@@ -35,7 +35,7 @@ class ConnectionProcessor:
             RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
         }
 
-    def consumer_connections(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def consumer_connections(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The members of a group, and what they subscribe to."""
         name = decode_header(GetConsumerConnectionListRequestHeader, command.ext_fields).consumer_group
         info = self._consumers.consumer_group_info(name)
@@ -50,7 +50,7 @@ class ConnectionProcessor:
         }
         return command.response(body=encode_body(body))
 
-    def producer_connections(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def producer_connections(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The members of a group of producers."""
         name = decode_header(GetProducerConnectionListRequestHeader, command.ext_fields).producer_group
         members = self._producers.channels(name)
@@ -58,7 +58,7 @@ class ConnectionProcessor:
             return command.response(ResponseCode.SYSTEM_ERROR, f"the producer group[{name}] not exist")
         return command.response(body=encode_body({"connectionSet": connections_body(members.values())}))
 
-    async def all_producers(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def all_producers(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The members of all groups of producers."""
         producers = self._producers
         data: dict[str, list[dict[str, object]]] = {}

@@ -25,7 +25,7 @@ from reput.service.consumer_manager import ConsumerManager
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 
@@ -40,7 +40,7 @@ class OffsetProcessor:
         store: MessageStore,
         topics: TopicConfigManager,
         offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager[Connection],
+        consumers: ConsumerManager[Channel],
         config_files: StateFiles,
     ) -> None:
         self._view, self._clock, self._pools, self._store = view, clock, pools, store
@@ -56,11 +56,11 @@ class OffsetProcessor:
             RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
         }
 
-    async def all_offsets(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def all_offsets(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The content of `consumerOffset.json`, as of now."""
         return command.response(body=await encode_beside(self._pools, connection, encode_body, self._offsets.content()))
 
-    def correction_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def correction_offset(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The smallest offset of all groups in each queue; the largest number if one group is before it."""
         header = decode_header(QueryCorrectionOffsetHeader, command.ext_fields)
         offsets, topic = self._offsets, header.topic
@@ -75,7 +75,7 @@ class OffsetProcessor:
                 smallest[queue_id] = INT64_MAX
         return command.response(body=encode_body({"correctionOffsets": smallest}))
 
-    async def clone_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def clone_offset(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Give a group the offsets of another one, in a topic or in all of them; answered when they are on the disk."""
         header = decode_header(CloneGroupOffsetRequestHeader, command.ext_fields)
         topic = (header.topic or "").strip()
@@ -88,13 +88,13 @@ class OffsetProcessor:
         await self._config_files.persist(self._offsets)
         return command.response()
 
-    def topics_of_group(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def topics_of_group(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The topics in which a group has offsets."""
         group = decode_header(QueryTopicsByConsumerRequestHeader, command.ext_fields).group
         topics = sorted(self._offsets.which_topic_by_consumer(group))
         return command.response(body=encode_body({"brokerAddr": self._view.address, "topicList": topics}))
 
-    def subscription(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def subscription(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Answer with a group's subscription to a topic; without it if the group has no members."""
         header = decode_header(QuerySubscriptionByConsumerRequestHeader, command.ext_fields)
         found = self._consumers.find_subscription_data(header.group, header.topic or "")

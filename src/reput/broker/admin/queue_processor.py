@@ -19,7 +19,7 @@ from reput.remoting.statistics_headers import QueryConsumeQueueRequestHeader
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 logger = logging.getLogger("reput.broker")
@@ -32,7 +32,7 @@ class QueueProcessor:
     """Takes requests that show units of consume queues, and those that clean the store."""
 
     def __init__(
-        self, pools: DiskPools, store: MessageStore, topics: TopicConfigManager, consumers: ConsumerManager[Connection]
+        self, pools: DiskPools, store: MessageStore, topics: TopicConfigManager, consumers: ConsumerManager[Channel]
     ) -> None:
         self._pools, self._store, self._topics, self._consumers = pools, store, topics, consumers
         self._deleting: asyncio.Task[None] | None = None
@@ -46,7 +46,7 @@ class QueueProcessor:
             RequestCode.DELETE_EXPIRED_COMMITLOG: self.delete_expired,
         }
 
-    async def consume_queue(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def consume_queue(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Units of a queue, and what a group subscribes to there."""
         header = decode_header(QueryConsumeQueueRequestHeader, command.ext_fields)
         topic = str(required(header, "topic"))
@@ -75,11 +75,11 @@ class QueueProcessor:
             return {"filterData": f"{group}@{topic} is not online!"}
         return {"filterData": "null", "subscriptionData": subscription_body(found)}
 
-    def nothing_to_clean(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def nothing_to_clean(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Retention deletes files of queues with the log's, so there is nothing left to clean."""
         return command.response()
 
-    def delete_expired(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def delete_expired(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Begin to delete the log files that have expired, at any hour; answered before that is done."""
         if self._deleting is None or self._deleting.done():
             self._deleting = asyncio.get_running_loop().create_task(self._delete_expired())

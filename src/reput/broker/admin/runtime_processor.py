@@ -20,7 +20,7 @@ from reput.service.broker_stats_manager import BrokerStats, BrokerStatsManager
 from reput.store.message_store import MessageStore
 from reput.store.runtime_info import RuntimeInfo
 from reput.store.timer.timer_message_store import TimerMessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.request_queue import RequestQueue
 from reput.transport.requests import Answer, Handler
 
@@ -75,7 +75,7 @@ class RuntimeProcessor:
             RequestCode.EXCHANGE_BROKER_HA_INFO: self.ha_info,
         }
 
-    def ha_info(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def ha_info(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Answer with the HA address; empty from a broker that is no master, and to one that says it is the master."""
         header = ExchangeHAInfoResponseHeader()
         if not (self._view.config.broker_id or (command.ext_fields or {}).get("masterHaAddress")):
@@ -84,7 +84,7 @@ class RuntimeProcessor:
             )
         return command.response(ext_fields=encode_header(header))
 
-    def ha_status(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def ha_status(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The slaves of the broker, and how much of the log each lacks (`HARuntimeInfo`)."""
         ha, end = self._ha, self._store.max_commit_log_offset
         max_gap = self._view.config.ha_max_gap_not_in_sync
@@ -118,7 +118,7 @@ class RuntimeProcessor:
             "maxOffset": progress.end_offset,
         }
 
-    async def runtime_info(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def runtime_info(self, connection: Channel, command: RemotingCommand) -> Answer:
         """State of the store and of the broker, all as text; totals of messages count from its start."""
         info = await self._pools.reads.run_for(connection, self._store.runtime_info)
         config = self._view.config

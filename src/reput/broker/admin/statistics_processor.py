@@ -28,7 +28,7 @@ from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 #: Topic, queue id, and the offsets up to which a group has consumed and pulled.
@@ -47,7 +47,7 @@ class StatisticsProcessor:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager[Connection],
+        consumers: ConsumerManager[Channel],
         stats: BrokerStatsManager,
     ) -> None:
         self._view, self._clock, self._pools, self._store = view, clock, pools, store
@@ -65,7 +65,7 @@ class StatisticsProcessor:
             RequestCode.VIEW_BROKER_STATS_DATA: self.broker_stats,
         }
 
-    def groups_of_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def groups_of_topic(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The groups that subscribe to a topic, or have offsets in it."""
         topic = decode_header(QueryTopicConsumeByWhoRequestHeader, command.ext_fields).topic
         groups = self._consumers.query_topic_consume_by_who(topic)
@@ -74,7 +74,7 @@ class StatisticsProcessor:
 
     # -- growth
 
-    def broker_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def broker_stats(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Answer with the growth of a counter in the last minute, hour and day."""
         header = decode_header(ViewBrokerStatsDataRequestHeader, command.ext_fields)
         found = self._stats.stats_item(header.stats_name, header.stats_key)
@@ -86,7 +86,7 @@ class StatisticsProcessor:
 
     # -- offsets
 
-    async def topic_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def topic_stats(self, connection: Channel, command: RemotingCommand) -> Answer:
         """First and next offset of each queue, and when its last message was stored."""
         name = decode_header(GetTopicStatsInfoRequestHeader, command.ext_fields).topic
         topic = self._topics.select_topic_config(name)
@@ -111,7 +111,7 @@ class StatisticsProcessor:
             }
         return table
 
-    async def consume_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def consume_stats(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Answer with a group's offsets in each queue of its topics, and its last consumed message's store time."""
         header = decode_header(GetConsumeStatsRequestHeader, command.ext_fields)
         group, topics = header.consumer_group, self._topics_of(header)
@@ -123,7 +123,7 @@ class StatisticsProcessor:
 
         return command.response(body=await self._pools.reads.run_for(connection, look))
 
-    async def broker_consume_stats(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def broker_consume_stats(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Answer with the offsets of all groups in all their topics, or in order topics."""
         is_order = decode_header(GetConsumeStatsInBrokerHeader, command.ext_fields).is_order
         asked = []
@@ -162,7 +162,7 @@ class StatisticsProcessor:
             committed = max(0, offsets.query_offset(group, topic, queue_id))
             yield topic, queue_id, committed, max(committed, offsets.query_pull_offset(group, topic, queue_id))
 
-    async def consume_time_span(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def consume_time_span(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Store times of each queue's first and last message, and of the last one that a group has consumed."""
         header = decode_header(QueryConsumeTimeSpanRequestHeader, command.ext_fields)
         name = header.topic

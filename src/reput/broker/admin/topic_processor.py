@@ -37,7 +37,7 @@ from reput.service.pop.topics import pop_retry_topic_of
 from reput.service.subscription_group_manager import INDEX_PERM_READ, SubscriptionGroupManager, check_policies
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 logger = logging.getLogger("reput.broker")
@@ -99,7 +99,7 @@ class TopicProcessor:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.all_groups,
         }
 
-    async def update_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def update_topic(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Make a topic or change it."""
         begin = time.perf_counter()
         answer = await self._update_topic(connection, command)
@@ -110,7 +110,7 @@ class TopicProcessor:
         self._stats.topic_creation_ms.add(kind, (time.perf_counter() - begin) * 1000)
         return answer
 
-    async def _update_topic(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    async def _update_topic(self, connection: Channel, command: RemotingCommand) -> RemotingCommand:
         header = decode_header(CreateTopicRequestHeader, {"topic": "", "defaultTopic": ""} | (command.ext_fields or {}))
         remark = self._topics.validate_update(header.topic)
         if remark is not None:
@@ -125,7 +125,7 @@ class TopicProcessor:
             return command.response(ResponseCode.SYSTEM_ERROR, str(error))
         return await self._update(connection, command, [config])
 
-    async def update_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def update_topics(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Make topics or change them, all or none."""
         configs = (await decode_beside(self._pools, connection, _decode_topics, command)).topic_config_list
         for config in configs:
@@ -135,7 +135,7 @@ class TopicProcessor:
         return await self._update(connection, command, configs)
 
     async def _update(
-        self, connection: Connection, command: RemotingCommand, configs: Sequence[TopicConfig]
+        self, connection: Channel, command: RemotingCommand, configs: Sequence[TopicConfig]
     ) -> RemotingCommand:
         try:
             changed = await self._pools.writes.run_for(connection, self._topics.update, configs)
@@ -151,7 +151,7 @@ class TopicProcessor:
             await self._registration.register_topics([config.topic_name for config in changed])
         return command.response()
 
-    async def delete_topic(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def delete_topic(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Delete a topic, and the topics with its messages that were popped and not acked."""
         header = decode_header(DeleteTopicRequestHeader, {"topic": ""} | (command.ext_fields or {}))
         remark = self._topics.validate_delete(header.topic)
@@ -167,11 +167,11 @@ class TopicProcessor:
         await self._registration.register()
         return command.response()
 
-    def system_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def system_topics(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The topics that the broker has from its start, and those that RocketMQ keeps for itself."""
         return command.response(body=encode_body({"topicList": sorted(self._topics.system_topics)}))
 
-    def topic_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def topic_config(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The configuration of a topic."""
         header = decode_header(GetTopicConfigRequestHeader, command.ext_fields)
         config = self._topics.select_topic_config(header.topic)
@@ -179,22 +179,22 @@ class TopicProcessor:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
         return command.response(body=encode_body(config))
 
-    async def all_topics(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def all_topics(self, connection: Channel, command: RemotingCommand) -> Answer:
         """All topics, with the version of their changes."""
         body = await encode_beside(self._pools, connection, _encode_topics, self._store.topic_metadata)
         return command.response(ext_fields={}, body=body)
 
-    async def update_group(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def update_group(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Make a group or change it."""
         return await self._update_groups(connection, command, _decode_group)
 
-    async def update_groups(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def update_groups(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Make groups or change them, all or none."""
         return await self._update_groups(connection, command, _decode_groups)
 
     async def _update_groups(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         decode: Callable[[bytes], Sequence[SubscriptionGroupConfig]],
     ) -> Answer:
@@ -208,7 +208,7 @@ class TopicProcessor:
             logger.info(Event("group made or changed", group=config.group_name, client=connection.remote))
         return command.response()
 
-    async def delete_group(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def delete_group(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Delete a group, and its offsets if that is asked for."""
         header = decode_header(DeleteSubscriptionGroupRequestHeader, command.ext_fields)
         now_ms = self._clock.now_ms()
@@ -220,7 +220,7 @@ class TopicProcessor:
         logger.info(Event("group deleted", group=header.group_name, client=connection.remote))
         return command.response()
 
-    async def forbid_group(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def forbid_group(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Let a group read a topic, or not, if that is asked for; whether it may."""
         header = decode_header(UpdateGroupForbiddenRequestHeader, command.ext_fields)
         groups, (group, topic) = self._groups, (header.group, header.topic)
@@ -232,7 +232,7 @@ class TopicProcessor:
         is_readable = not groups.forbidden(group, topic) & 1 << INDEX_PERM_READ
         return command.response(body=encode_body({"group": group, "readable": is_readable, "topic": topic}))
 
-    def group_config(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def group_config(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The configuration of a group."""
         header = decode_header(GetSubscriptionGroupConfigRequestHeader, command.ext_fields)
         config = self._groups.subscription_group_table.get(header.group)
@@ -241,7 +241,7 @@ class TopicProcessor:
             return command.response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         return command.response(body=encode_body(config))
 
-    async def all_groups(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def all_groups(self, connection: Channel, command: RemotingCommand) -> Answer:
         """All groups, with the version of their changes."""
         return command.response(body=await encode_beside(self._pools, connection, encode_body, self._groups.content()))
 

@@ -16,7 +16,7 @@ from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand, decode_command, encode_command, frame_size
 from reput.store.loop_writer import LoopWriter
 from reput.store.results import PutMessageStatus
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.request_queue import RequestQueue
 
 logger = logging.getLogger("reput.broker")
@@ -35,7 +35,7 @@ class _Answer(NamedTuple):
     `since_s`: when they were appended, by `time.perf_counter`.
     """
 
-    connection: Connection
+    connection: Channel
     frames: bytes
     sends: dict[int, int]
     since_s: float
@@ -86,7 +86,7 @@ class DurableAnswers:
         self._replicas = replicas
         self._latency = latency
 
-    def add_frames(self, connection: Connection, frames: bytes, sends: dict[int, int], end_offset: int) -> None:
+    def add_frames(self, connection: Channel, frames: bytes, sends: dict[int, int], end_offset: int) -> None:
         """Send the answers, whole frames, to the `sends` (a number by code) once the log is safe up to an offset."""
         if not self._turn:
             self._loop.call_soon(self._submit)
@@ -94,7 +94,7 @@ class DurableAnswers:
         self._queue.enter(connection, sum(sends.values()), len(frames))
         self._end_offset = max(self._end_offset, end_offset)
 
-    def add(self, connection: Connection, code: int, answer: RemotingCommand | None, end_offset: int) -> None:
+    def add(self, connection: Channel, code: int, answer: RemotingCommand | None, end_offset: int) -> None:
         """Send an answer to a send once the log is safe up to an offset; None: nobody waits for an answer."""
         self.add_frames(connection, b"" if answer is None else encode_command(answer), {code: 1}, end_offset)
 
@@ -140,7 +140,7 @@ class DurableAnswers:
         self._tell(self._waiting.pop(number, []), status)
 
     def _tell(self, turn: list[_Answer], status: PutMessageStatus | StorePoisonedError) -> None:
-        frames: dict[Connection, list[bytes]] = {}
+        frames: dict[Channel, list[bytes]] = {}
         for one in turn:
             if one.frames:
                 code = _code(one, status)
@@ -149,7 +149,7 @@ class DurableAnswers:
                 told = one.frames if code == ResponseCode.SUCCESS else _with_code(one.frames, code, status)
                 frames.setdefault(one.connection, []).append(told)
         for connection, parts in frames.items():
-            connection.write(b"".join(parts))
+            connection.answer(b"".join(parts))
 
     @property
     def is_empty(self) -> bool:

@@ -14,7 +14,7 @@ from reput.remoting.topic_validator import SYSTEM_TOPIC_PREFIX
 from reput.store.dispatch.arrivals import Arrivals
 from reput.store.loop_writer import LoopWriter
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 #: Bytes of one dispatch in the loop: a pass over these takes a millisecond or two.
@@ -103,7 +103,7 @@ class LoopDispatch:
     def with_all_messages(self, handler: Handler) -> Handler:
         """A handler that sees what was sent before its request."""
 
-        def handle(connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+        def handle(connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
             if self.passed_all():
                 return handler(connection, command)
             return self._handle_later(handler, connection, command)
@@ -118,7 +118,7 @@ class LoopDispatch:
         """
         with_all = self.with_all_messages(handler)
 
-        def handle(connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+        def handle(connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
             topic = (command.ext_fields or {}).get("topic", "")
             sees_topic = not self._lacks_others and not topic.startswith(SYSTEM_TOPIC_PREFIX)
             return (handler if sees_topic else with_all)(connection, command)
@@ -131,7 +131,7 @@ class LoopDispatch:
             self._pass_all()
         return self._beside is None
 
-    async def _handle_later(self, handler: Handler, connection: Connection, command: RemotingCommand) -> Answer:
+    async def _handle_later(self, handler: Handler, connection: Channel, command: RemotingCommand) -> Answer:
         """Handle a request once all is dispatched that was sent before it.
 
         The pass may have ended before this begins, and its end leaves the next one to a timer.

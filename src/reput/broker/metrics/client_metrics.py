@@ -12,7 +12,7 @@ from reput.remoting.codes import version_name
 from reput.remoting.topic_validator import is_system_group
 from reput.service.consumer_manager import ConsumerManager
 from reput.service.producer_manager import ProducerManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -24,7 +24,7 @@ _CONSUME_MODES: Mapping[str, str] = {
 
 
 def client_metrics(
-    families: MetricFamilies, consumers: ConsumerManager[Connection], producers: ProducerManager[Connection]
+    families: MetricFamilies, consumers: ConsumerManager[Channel], producers: ProducerManager[Channel]
 ) -> Iterable[Metric]:
     """Connections of producers and of consumers, by language and version."""
     producing = Counter(

@@ -22,7 +22,7 @@ from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 
@@ -57,7 +57,7 @@ class AckMessageProcessor:
         """The requests that it takes."""
         return {RequestCode.ACK_MESSAGE: self.ack, RequestCode.BATCH_ACK_MESSAGE: self.batch_ack}
 
-    def ack(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+    def ack(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take the ack of one message."""
         header = decode_header(AckMessageRequestHeader, command.ext_fields)
         key = PopKey(header.topic, header.consumer_group, header.queue_id)
@@ -81,7 +81,7 @@ class AckMessageProcessor:
         refusal = await ack_in_order(self._clock, self._consumer_offsets, self._offsets, self._wake, key, offset, info)
         return command.response() if refusal is None else command.response(*refusal)
 
-    def batch_ack(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+    def batch_ack(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take the acks of messages of several pops; acks of unknown topics, queues and offsets are passed."""
         if is_large(command):
             return self._large_batch(connection, command)
@@ -90,7 +90,7 @@ class AckMessageProcessor:
             return command.response(ResponseCode.NO_MESSAGE, "no acks")
         return self._take(command, broker_name, acks)
 
-    async def _large_batch(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def _large_batch(self, connection: Channel, command: RemotingCommand) -> Answer:
         broker_name, acks = await decode_beside(self._pools, connection, decode_batch_acks, command)
         if not acks:
             return command.response(ResponseCode.NO_MESSAGE, "no acks")

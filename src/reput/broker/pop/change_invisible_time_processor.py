@@ -19,7 +19,7 @@ from reput.remoting.pop_headers import ChangeInvisibleTimeRequestHeader, ChangeI
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 _REMARK = "not set any response code"  # RocketMQ's, of answers that are well
@@ -57,7 +57,7 @@ class ChangeInvisibleTimeProcessor:
         """The requests that it takes."""
         return {RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.change}
 
-    def change(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+    def change(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take one request."""
         header = decode_header(ChangeInvisibleTimeRequestHeader, command.ext_fields)
         key = PopKey(header.topic, header.consumer_group, header.queue_id)

@@ -14,13 +14,13 @@ from reput.remoting.pop_headers import PopKey
 from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.pop.consumer_order_info_manager import OrderAck
 from reput.service.topic_config_manager import TopicConfigManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 #: Wakes a request that waits for messages of a topic, group and queue.
 Wake = Callable[[str, str, int], None]
 
 
-def check_handle(topics: TopicConfigManager, connection: Connection, key: PopKey) -> Refusal | None:
+def check_handle(topics: TopicConfigManager, connection: Channel, key: PopKey) -> Refusal | None:
     """Whether a topic has the queue of a handle; the answer that refuses it, if not."""
     topic = topics.select_topic_config(key.topic)
     if topic is None:

@@ -23,7 +23,7 @@ from reput.remoting.pop_headers import (
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 _REMARK = "not set any response code"  # RocketMQ's, of answers that are well
@@ -58,7 +58,7 @@ class NotificationProcessor:
         """The requests that it takes."""
         return {RequestCode.NOTIFICATION: self.notification, RequestCode.POLLING_INFO: self.polling_info}
 
-    def polling_info(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def polling_info(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Answer with the number of pops that wait for exactly this queue id."""
         header = decode_header(PollingInfoRequestHeader, command.ext_fields)
         asked = QueueRequest(header.consumer_group, header.topic, header.queue_id)
@@ -70,7 +70,7 @@ class NotificationProcessor:
         number = self._pops.polling_num(header.topic, header.consumer_group, header.queue_id)
         return command.response(ResponseCode.SUCCESS, _REMARK, encode_header(PollingInfoResponseHeader(number)))
 
-    def notification(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def notification(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Whether there is a message; None while the request waits for one."""
         header = decode_header(NotificationRequestHeader, command.ext_fields)
         asked = QueueRequest(header.consumer_group, header.topic, header.queue_id)
@@ -91,7 +91,7 @@ class NotificationProcessor:
         answer = NotificationResponseHeader(has_msg, polled is PollingResult.POLLING_FULL)
         return command.response(ResponseCode.SUCCESS, _REMARK, encode_header(answer))
 
-    async def _again(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def _again(self, connection: Channel, command: RemotingCommand) -> Answer:
         return self.notification(connection, command)
 
     def _look(self, topic: TopicConfig, header: NotificationRequestHeader) -> tuple[bool, int]:

@@ -19,7 +19,7 @@ from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
 from reput.store.results import GetMessageStatus
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 _MOST_BYTES = 4 << 20
@@ -51,7 +51,7 @@ class PeekMessageProcessor:
         """The requests that it takes."""
         return {RequestCode.PEEK_MESSAGE: self.peek}
 
-    async def peek(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def peek(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The next messages of a group; its retry topic's come first in one of five answers."""
         header = decode_header(PeekMessageRequestHeader, command.ext_fields)
         asked = QueueRequest(header.consumer_group, header.topic, header.queue_id)
@@ -75,7 +75,7 @@ class PeekMessageProcessor:
             return command.response(ResponseCode.PULL_NOT_FOUND, "NO_MESSAGE_IN_QUEUE", answer)
         return command.response(ResponseCode.SUCCESS, "FOUND", answer, b"".join(found))
 
-    async def _read(self, connection: Connection, keys: list[PopKey], most: int) -> tuple[list[bytes], int]:
+    async def _read(self, connection: Channel, keys: list[PopKey], most: int) -> tuple[list[bytes], int]:
         """Records of queues, and how many messages they had before."""
         found: list[bytes] = []
         count, rest = 0, 0

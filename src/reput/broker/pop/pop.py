@@ -17,7 +17,7 @@ from reput.broker.pop.revive_messages import ReviveMessages
 from reput.broker.state import BrokerState
 from reput.broker.timer.timer_message_service import TimerMessageService
 from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 
 class Pop:
@@ -85,7 +85,7 @@ class Pop:
         """Backlog of a revive queue: see `PopReviveService.behind`."""
         return (0, 0) if self._revive_service is None else self._revive_service.behind(queue_id)
 
-    def connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: Channel) -> None:
         """Forget the requests of a connection."""
         for listener in self.listeners:
             listener.connection_closed(connection)

@@ -12,7 +12,7 @@ from reput.formats.metadata import TopicConfig
 from reput.remoting.codes import PermName, ResponseCode
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 
 class QueueRequest(NamedTuple):
@@ -39,7 +39,7 @@ def check_queue(
     clock: BrokerClock,
     topics: TopicConfigManager,
     groups: SubscriptionGroupManager,
-    connection: Connection,
+    connection: Channel,
     asked: QueueRequest,
 ) -> TopicConfig | Refusal:
     """The topic of a request, or the answer that refuses it: topic, queue and group are checked."""

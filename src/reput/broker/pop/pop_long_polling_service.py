@@ -13,7 +13,7 @@ from reput.broker.view import BrokerView
 from reput.remoting.command import RemotingCommand
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.store.dispatch.arrivals import Arrivals
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, answer_later, request_size
 
 #: A request is answered so long before its time is over.
@@ -48,7 +48,7 @@ class Polled:
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    connection: Connection
+    connection: Channel
     command: RemotingCommand
     polled: Polled
     again: Callable[[], Coroutine[Any, Any, Answer]]
@@ -74,7 +74,7 @@ class PopLongPollingService:
         self._waiting: dict[tuple[str, str], dict[int, _InOrder]] = {}
         #: (topic, group)s that a message of a topic wakes, and whether it is their retry topic.
         self._woken_by: dict[str, dict[tuple[str, str], bool]] = {}
-        self._of: dict[Connection, _InOrder] = {}
+        self._of: dict[Channel, _InOrder] = {}
         self._count = self._bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._is_stopped = False
@@ -83,7 +83,7 @@ class PopLongPollingService:
 
     def polling(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         polled: Polled,
         again: Callable[[], Coroutine[Any, Any, Answer]],
@@ -122,7 +122,7 @@ class PopLongPollingService:
         """Number of requests that wait with exactly this queue id."""
         return len(self._waiting.get((topic, group), {}).get(queue_id, ()))
 
-    def connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: Channel) -> None:
         """Forget the requests of a connection."""
         for waiting in list(self._of.get(connection, ())):
             self._forget(waiting)

@@ -22,7 +22,7 @@ from reput.remoting.pop_headers import PopMessageRequestHeader, PopMessageRespon
 from reput.remoting.subscription_data import TAG, SubscriptionData, build_subscription_data, is_tag_type
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.store.reads.message_filter import MessageFilter
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 #: A request that comes so long after its client's patience is over is not done.
@@ -34,7 +34,7 @@ _FOUND, _NOTHING = "FOUND", "NO_MESSAGE_IN_QUEUE"
 class _Pop:
     """A request that has been checked."""
 
-    connection: Connection
+    connection: Channel
     command: RemotingCommand
     header: PopMessageRequestHeader
     subscription: SubscriptionData
@@ -66,7 +66,7 @@ class PopMessageProcessor:
         """The requests that it takes."""
         return {RequestCode.POP_MESSAGE: self.pop}
 
-    def pop(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+    def pop(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take one request."""
         now = str(self._parts.clock.now_ms())
         fields = {"bornTime": now} | (command.ext_fields or {})
@@ -74,7 +74,7 @@ class PopMessageProcessor:
             fields["bornTime"] = now
         return self._pop(connection, command, decode_header(PopMessageRequestHeader, fields))
 
-    async def _pop(self, connection: Connection, command: RemotingCommand, header: PopMessageRequestHeader) -> Answer:
+    async def _pop(self, connection: Channel, command: RemotingCommand, header: PopMessageRequestHeader) -> Answer:
         group, groups = header.consumer_group, self._groups
         if group not in groups.subscription_group_table:
             self._safe_groups.discard(group)
@@ -97,7 +97,7 @@ class PopMessageProcessor:
             return _refuse(command, message_filter)
         return await self._take(topic, _Pop(connection, command, header, subscription, message_filter))
 
-    def _check(self, connection: Connection, header: PopMessageRequestHeader) -> TopicConfig | Refusal:
+    def _check(self, connection: Channel, header: PopMessageRequestHeader) -> TopicConfig | Refusal:
         if self._parts.clock.now_ms() - header.born_time - header.poll_time > _LATE_MS:
             remark = f"the broker[{self._parts.view.ip}] pop message is timeout too much"
             return Refusal(ResponseCode.POLLING_TIMEOUT, remark)

@@ -34,7 +34,7 @@ from reput.store.message_store import MessageStore
 from reput.store.reads.get_result import GetRawResult
 from reput.store.reads.message_filter import MessageFilter
 from reput.store.results import GetMessageStatus
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 _FOUND = GetMessageStatus.FOUND
 #: The group's offset is not in the queue: it is set at once, and read from again.
@@ -94,7 +94,7 @@ class PopRequest:
     def __init__(
         self,
         parts: PopParts,
-        connection: Connection,
+        connection: Channel,
         header: PopMessageRequestHeader,
         wanted: tuple[str | None, MessageFilter | None],
         revive_qid: int,

@@ -29,7 +29,7 @@ from reput.service.pop.assignment import STRATEGIES, popped_queues, pulled_queue
 from reput.service.pop.message_request_mode_manager import MessageRequestModeManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 
@@ -48,7 +48,7 @@ class QueryAssignmentProcessor:
         pools: DiskPools,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
-        consumers: ConsumerManager[Connection],
+        consumers: ConsumerManager[Channel],
         config_files: StateFiles,
         registration: Registration,
         modes: MessageRequestModeManager,
@@ -66,11 +66,11 @@ class QueryAssignmentProcessor:
             RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self.all_modes,
         }
 
-    async def all_modes(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def all_modes(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The content of `messageRequestMode.json`, as of now; slaves copy it."""
         return command.response(body=await encode_beside(self._pools, connection, encode_body, self._modes.content()))
 
-    async def set_message_request_mode(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def set_message_request_mode(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Set how the members of a group get the messages of a topic; it is on the disk before the answer."""
         body = decode_body(MessageRequestModeBody, command.body)
         if body.topic.startswith(RETRY_TOPIC_PREFIX):
@@ -85,7 +85,7 @@ class QueryAssignmentProcessor:
         await self._config_files.persist(self._modes)
         return command.response()
 
-    async def query_assignment(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def query_assignment(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The queues of a member; a body without them if it is to keep those that it has."""
         body = decode_body(QueryAssignmentRequestBody, command.body)
         mode = self._mode(body.topic, body.consumer_group)

@@ -18,7 +18,7 @@ from reput.filter.expression_filter import ExpressionFilter
 from reput.remoting.codes import ResponseCode
 from reput.remoting.subscription_data import SQL92, SubscriptionData
 from reput.service.consumer_filter_manager import ConsumerFilterManager
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 
 class Refusal(NamedTuple):
@@ -52,7 +52,7 @@ def unsupported(expression_type: str) -> str:
     return f"The broker does not support consumer to filter message by {expression_type}"
 
 
-async def compile_beside(view: BrokerView, pools: DiskPools, connection: Connection, texts: Sequence[str]) -> None:
+async def compile_beside(view: BrokerView, pools: DiskPools, connection: Channel, texts: Sequence[str]) -> None:
     """Compile what may take long beside the loop; `filter_of` and the like then find it."""
     if view.config.enable_property_filter and not take_short(texts):
         await pools.reads.run_for(connection, compile_all, texts)

@@ -29,6 +29,7 @@ from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.subscription_group_manager import INDEX_PERM_READ, SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
+from reput.transport.channel import Channel
 from reput.transport.connection import Connection
 
 _CODES = RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE
@@ -88,7 +89,7 @@ class PullFrames:
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
-        consumers: ConsumerManager[Connection],
+        consumers: ConsumerManager[Channel],
         stats: BrokerStatsManager,
         rpc_latency: RpcLatency | None,
         dispatch: LoopDispatch,

@@ -36,7 +36,7 @@ from reput.store.message_store import MessageStore
 from reput.store.reads.get_result import GetRawResult
 from reput.store.reads.message_filter import MessageFilter
 from reput.store.results import GetMessageStatus
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler, answer_later
 
 _CODES = {
@@ -71,7 +71,7 @@ class PullMessageProcessor:
         groups: SubscriptionGroupManager,
         offsets: ConsumerOffsetManager,
         filters: ConsumerFilterManager,
-        consumers: ConsumerManager[Connection],
+        consumers: ConsumerManager[Channel],
         stats: BrokerStatsManager,
         rpc_latency: RpcLatency | None,
         slave: Following | None,
@@ -87,7 +87,7 @@ class PullMessageProcessor:
         """The requests that it takes."""
         return {RequestCode.PULL_MESSAGE: self.pull, RequestCode.LITE_PULL_MESSAGE: self.pull}
 
-    def pull(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+    def pull(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take one request; None if it is held, a coroutine if the disk must be waited for."""
         header: PullMessageRequestHeader = command.cached_header or decode_header(
             PullMessageRequestHeader, command.ext_fields, is_fast=True
@@ -97,14 +97,14 @@ class PullMessageProcessor:
         return self._pull(connection, command, header, may_wait=True)
 
     async def _compile_first(
-        self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader
+        self, connection: Channel, command: RemotingCommand, header: PullMessageRequestHeader
     ) -> Answer:
         """Take a request whose expression is not compiled at once, beside the loop."""
         await compile_beside(self._view, self._pools, connection, [header.subscription or ""])
         answer = self._pull(connection, command, header, may_wait=True)
         return await answer if isinstance(answer, Coroutine) else answer
 
-    def _pull_again(self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader) -> Answer:
+    def _pull_again(self, connection: Channel, command: RemotingCommand, header: PullMessageRequestHeader) -> Answer:
         """Take a request that was held; None if the disk must be waited for: it is answered then."""
         answer = self._pull(connection, command, header, may_wait=False)
         if not isinstance(answer, Coroutine):
@@ -115,7 +115,7 @@ class PullMessageProcessor:
         return None
 
     def _pull(
-        self, connection: Connection, command: RemotingCommand, header: PullMessageRequestHeader, *, may_wait: bool
+        self, connection: Channel, command: RemotingCommand, header: PullMessageRequestHeader, *, may_wait: bool
     ) -> Answer | Coroutine[Any, Any, Answer]:
         group = self._groups.find_subscription_group_config(header.consumer_group, self._clock.now_ms())
         topic = self._topics.select_topic_config(header.topic)
@@ -156,7 +156,7 @@ class PullMessageProcessor:
 
     async def _read(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         header: PullMessageRequestHeader,
         tags: str | None,
@@ -180,7 +180,7 @@ class PullMessageProcessor:
 
     def _refusal(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         header: PullMessageRequestHeader,
         group: SubscriptionGroupConfig | None,

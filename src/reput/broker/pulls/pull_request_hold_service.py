@@ -21,7 +21,7 @@ from reput.store.dispatch.arrivals import Arrivals
 from reput.store.message_store import MessageStore
 from reput.store.reads.message_filter import MessageFilter
 from reput.store.results import GetMessageStatus
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, failure_answer, request_size
 
 logger = logging.getLogger("reput.broker")
@@ -43,7 +43,7 @@ class _HeldPull:
     message_filter: Wants the message, too; it has looked at all messages before the queue offset `looked_at`.
     """
 
-    connection: Connection
+    connection: Channel
     command: RemotingCommand
     header: PullMessageRequestHeader
     codes: frozenset[int] | None
@@ -71,14 +71,14 @@ class PullRequestHoldService:
         view: BrokerView,
         store: MessageStore,
         rpc_latency: RpcLatency | None,
-        pull_again: Callable[[Connection, RemotingCommand, PullMessageRequestHeader], Answer],
+        pull_again: Callable[[Channel, RemotingCommand, PullMessageRequestHeader], Answer],
     ) -> None:
         self._view, self._store, self._rpc_latency = view, store, rpc_latency
         self._pull_again = pull_again
         self._loop = asyncio.get_running_loop()
         # Each held pull is in three tables: by its queue, its connection, and the look at which its time is over.
         self._held: dict[tuple[str, int], _HeldPulls] = {}
-        self._held_of: dict[Connection, _HeldPulls] = {}
+        self._held_of: dict[Channel, _HeldPulls] = {}
         self._held_until: dict[int, _HeldPulls] = {}
         self._count = self._bytes = 0
         #: Those that are to be answered once their clients read again.
@@ -94,7 +94,7 @@ class PullRequestHoldService:
 
     def hold(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         header: PullMessageRequestHeader,
         tags: str | None,
@@ -221,14 +221,14 @@ class PullRequestHoldService:
             if self._rpc_latency is not None:
                 self._rpc_latency.answered(command, answer, pull.since_s, is_long_polling=True)
             if answer is not None and not command.is_one_way:
-                connection.write(answer if isinstance(answer, bytes) else encode_command(answer))
+                connection.answer(answer if isinstance(answer, bytes) else encode_command(answer))
         except Exception as error:
             fields = {"topic": header.topic, "queue": header.queue_id, "offset": header.queue_offset}
             logger.exception(Event("held pull failed", client=connection.remote, group=header.consumer_group, **fields))
             if not command.is_one_way:
-                connection.send(failure_answer(command, error))
+                connection.answer(failure_answer(command, error))
 
-    def connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: Channel) -> None:
         """Forget the held pulls of a connection."""
         for pull in list(self._held_of.get(connection, ())):
             self._forget(pull)

@@ -22,7 +22,7 @@ from reput.remoting.consumer_headers import (
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.pull_headers import QueryMessageRequestHeader, QueryMessageResponseHeader, ViewMessageRequestHeader
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 #: Most bytes of one answer, so that it fits a frame.
@@ -49,7 +49,7 @@ class QueryProcessor:
             RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest_store_time,
         }
 
-    async def query_message(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def query_message(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The messages with a key."""
         header = decode_header(QueryMessageRequestHeader, command.ext_fields)
         is_unique = (command.ext_fields or {}).get(UNIQUE_KEY_QUERY) == "true"
@@ -81,7 +81,7 @@ class QueryProcessor:
             parts.append(record)
         return b"".join(reversed(parts))
 
-    async def view_message(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def view_message(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The message at a commit log offset."""
         header = decode_header(ViewMessageRequestHeader, command.ext_fields)
         message = await self._pools.reads.run_for(connection, message_by_offset, self._store, header.offset)
@@ -95,7 +95,7 @@ class QueryProcessor:
         message = self._store.look_message_by_offset(offset)
         return message.raw if message is not None else b""
 
-    async def search_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def search_offset(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The queue offset for a store time."""
         header = decode_header(SearchOffsetRequestHeader, command.ext_fields)
         boundary = "upper" if (header.boundary_type or "").upper() == "UPPER" else "lower"
@@ -104,19 +104,19 @@ class QueryProcessor:
         )
         return command.response(ext_fields=encode_header(SearchOffsetResponseHeader(offset)))
 
-    def max_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def max_offset(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The queue offset of the next message."""
         header = decode_header(GetMaxOffsetRequestHeader, command.ext_fields)
         offset = self._store.max_offset(header.topic, header.queue_id)
         return command.response(ext_fields=encode_header(GetMaxOffsetResponseHeader(offset)))
 
-    def min_offset(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def min_offset(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The first queue offset that is still there."""
         header = decode_header(GetMinOffsetRequestHeader, command.ext_fields)
         offset = self._store.min_offset(header.topic, header.queue_id)
         return command.response(ext_fields=encode_header(GetMinOffsetResponseHeader(offset)))
 
-    async def earliest_store_time(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def earliest_store_time(self, connection: Channel, command: RemotingCommand) -> Answer:
         """The store time of a queue's first message."""
         header = decode_header(GetEarliestMsgStoretimeRequestHeader, command.ext_fields)
         timestamp = await self._pools.reads.run_for(connection, self._earliest, header.topic, header.queue_id)

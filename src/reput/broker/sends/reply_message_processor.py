@@ -24,7 +24,7 @@ from reput.remoting.send_headers import SendMessageRequestHeader, SendMessageRes
 from reput.service.producer_manager import ProducerManager
 from reput.store.message_store import MessageStore
 from reput.store.puts.put_rows import PutRowResult
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 logger = logging.getLogger("reput.broker")
@@ -46,7 +46,7 @@ class ReplyMessageProcessor:
         view: BrokerView,
         clock: BrokerClock,
         store: MessageStore,
-        producers: ProducerManager[Connection],
+        producers: ProducerManager[Channel],
         appends: Appends,
         sends: SendMessageProcessor,
         clients: BrokerToClient,
@@ -60,7 +60,7 @@ class ReplyMessageProcessor:
         """The requests that it takes."""
         return dict.fromkeys(REPLY_CODES, self.reply)
 
-    async def reply(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def reply(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Take one reply; if its client did not get it, it is stored all the same, and the answer says both."""
         header = decode_send_header(command.code, command.ext_fields)
         refusal = self._sends.refusal(command, header)
@@ -86,7 +86,7 @@ class ReplyMessageProcessor:
 
     async def _push(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         header: SendMessageRequestHeader,
         properties: dict[str, str],
@@ -120,7 +120,7 @@ class ReplyMessageProcessor:
 
     async def _store(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         header: SendMessageRequestHeader,
         queue_id: int,

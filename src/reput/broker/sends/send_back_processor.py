@@ -27,7 +27,7 @@ from reput.service.broker_stats_manager import BrokerStatsManager
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 #: The delay level of a first retry, if the consumer leaves it to the broker; each further one has the next level.
@@ -59,7 +59,7 @@ class SendBackProcessor:
         """The requests that it takes."""
         return {RequestCode.CONSUMER_SEND_MSG_BACK: self.send_back}
 
-    async def send_back(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def send_back(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Take one request."""
         header = decode_header(ConsumerSendMsgBackRequestHeader, command.ext_fields)
         name = header.group

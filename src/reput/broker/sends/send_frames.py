@@ -31,13 +31,13 @@ from reput.kernels.wire.send_frames import SendFrames, Stop
 from reput.log.store_host import encode_store_host
 from reput.remoting.ack_frames import ACK_BEGIN
 from reput.remoting.codes import VERSION, RequestCode
-from reput.remoting.command import RemotingCommand, encode_command
+from reput.remoting.command import RemotingCommand, encode_answer, encode_command
 from reput.remoting.pull_frames import PullDecoder
 from reput.remoting.recall_handle import HANDLE_VERSION
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
 from reput.transport.connection import Connection
-from reput.transport.requests import Requests, encode_answer
+from reput.transport.requests import Requests
 
 #: How clients begin the headers of the most frequent requests but sends, after the two words of a frame.
 _ODD = tuple(

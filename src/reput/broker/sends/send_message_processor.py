@@ -65,7 +65,7 @@ from reput.service.topic_config_manager import TopicConfigManager
 from reput.service.topic_metrics_manager import TopicMetricsManager
 from reput.store.log.append_room import RecordTooLargeError
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 SEND_CODES = RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE
@@ -101,7 +101,7 @@ class SendMessageProcessor:
         """The requests that it takes."""
         return dict.fromkeys(SEND_CODES, self.send)
 
-    def send(self, connection: Connection, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
+    def send(self, connection: Channel, command: RemotingCommand) -> Answer | Coroutine[Any, Any, Answer]:
         """Take one request; raises WouldWaitError if the log needs room first."""
         header = decode_send_header(command.code, command.ext_fields)
         refusal = self.refusal(command, header)
@@ -120,7 +120,7 @@ class SendMessageProcessor:
         return self._send_to_new(connection, command, header, made)
 
     async def _send_retry(
-        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader
+        self, connection: Channel, command: RemotingCommand, header: SendMessageRequestHeader
     ) -> Answer:
         """Take a message that a consumer could not consume, into its group's retry topic or its dead letters.
 
@@ -145,7 +145,7 @@ class SendMessageProcessor:
         return await self._send_to_made(connection, command, header, topic, dlq_topic_of(name))
 
     async def _send_to_new(
-        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, made: TopicConfig
+        self, connection: Channel, command: RemotingCommand, header: SendMessageRequestHeader, made: TopicConfig
     ) -> Answer:
         with self._creation.waiting(made.topic_name) as turn:
             topic = await self._creation.create(made)
@@ -154,7 +154,7 @@ class SendMessageProcessor:
 
     async def _send_to_made(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         header: SendMessageRequestHeader,
         topic: TopicConfig,
@@ -218,7 +218,7 @@ class SendMessageProcessor:
         return made
 
     def queue_id(
-        self, connection: Connection, command: RemotingCommand, header: SendMessageRequestHeader, topic: TopicConfig
+        self, connection: Channel, command: RemotingCommand, header: SendMessageRequestHeader, topic: TopicConfig
     ) -> int | RemotingCommand:
         """The queue that a request names, or any queue if it leaves the choice; or the answer that refuses it."""
         queue_id = header.queue_id
@@ -233,7 +233,7 @@ class SendMessageProcessor:
 
     def _send_to(
         self,
-        connection: Connection,
+        connection: Channel,
         command: RemotingCommand,
         header: SendMessageRequestHeader,
         topic: TopicConfig,

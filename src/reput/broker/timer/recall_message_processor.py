@@ -33,7 +33,7 @@ from reput.remoting.recall_headers import RecallMessageRequestHeader, RecallMess
 from reput.service.timer_messages import delete_key
 from reput.service.topic_config_manager import TopicConfigManager
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 logger = logging.getLogger("reput.broker")
@@ -74,7 +74,7 @@ class RecallMessageProcessor:
             RequestCode.GET_TIMER_METRICS: self.metrics,
         }
 
-    async def recall(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def recall(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Recall a message; it is not delivered once this is answered."""
         header = decode_header(RecallMessageRequestHeader, command.ext_fields)
         try:
@@ -119,7 +119,7 @@ class RecallMessageProcessor:
         return handle
 
     def _message(
-        self, connection: Connection, header: RecallMessageRequestHeader, handle: RecallHandle
+        self, connection: Channel, header: RecallMessageRequestHeader, handle: RecallHandle
     ) -> MessageExtBrokerInner:
         """The message that deletes the other one (`buildMessage`)."""
         now_ms = self._clock.now_ms()
@@ -134,14 +134,14 @@ class RecallMessageProcessor:
             properties[PGROUP] = header.producer_group
         return MessageExtBrokerInner(handle.topic, 0, b"0", properties, 0, 0, now_ms, connection.host)
 
-    def checkpoint(self, connection: Connection, command: RemotingCommand) -> Answer:
+    def checkpoint(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Answer with the checkpoint of the timers, as of the last flush."""
         if self._timers is None:
             return command.response(ResponseCode.SYSTEM_ERROR, "The checkpoint is null")
         body = encode_timer_checkpoint(self._timers.checkpoint)
         return command.response(ResponseCode.SUCCESS, None, None, body)
 
-    async def metrics(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def metrics(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Answer with the number of messages that wait, by topic."""
         if self._timers is None:
             return command.response(ResponseCode.SYSTEM_ERROR, "The timer message store is null")

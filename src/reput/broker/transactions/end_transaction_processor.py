@@ -29,7 +29,7 @@ from reput.service.broker_stats_manager import BrokerStatsManager
 from reput.service.topic_metrics_manager import TopicMetricsManager
 from reput.service.transactional_message import is_too_late
 from reput.store.message_store import MessageStore
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Answer, Handler
 
 logger = logging.getLogger("reput.broker")
@@ -68,7 +68,7 @@ class EndTransactionProcessor:
             RequestCode.RESUME_CHECK_HALF_MESSAGE: self.resume_check,
         }
 
-    async def end(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def end(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Commit or roll back; a producer that does not know gets no answer, and is asked later."""
         header = decode_header(EndTransactionRequestHeader, command.ext_fields)
         kind = header.commit_or_rollback
@@ -140,7 +140,7 @@ class EndTransactionProcessor:
             return None
         return message if {REAL_TOPIC, REAL_QID} <= message.properties.keys() else None
 
-    async def resume_check(self, connection: Connection, command: RemotingCommand) -> Answer:
+    async def resume_check(self, connection: Channel, command: RemotingCommand) -> Answer:
         """Put a half message that was given up back into its queue, as one that was never checked."""
         header = decode_header(ResumeCheckHalfMessageRequestHeader, command.ext_fields)
         try:

@@ -28,6 +28,7 @@ from reput.remoting.codes import RequestCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.subscription_data import SubscriptionData, build_subscription_data, is_tag_type
+from reput.transport.channel import Channel
 from reput.transport.connection import Connection
 from reput.transport.requests import Handler
 from reput.transport.tls import ClientTls
@@ -136,7 +137,7 @@ class ConsumerGroup:
 
     # -- the member's share
 
-    def _ids_changed(self, connection: Connection, command: RemotingCommand) -> None:
+    def _ids_changed(self, connection: Channel, command: RemotingCommand) -> None:
         """Take NOTIFY_CONSUMER_IDS_CHANGED."""
         self.rebalance_soon()
 

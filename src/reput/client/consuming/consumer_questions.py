@@ -29,7 +29,7 @@ from reput.remoting.codes import RequestCode, ResponseCode, version_name
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
 from reput.remoting.queue_tables import QueueKey, decode_queue_table, encode_queue_tables
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 from reput.transport.requests import Handler
 
 #: What a handler's end is called in the answer to CONSUME_MESSAGE_DIRECTLY (`CMResult`).
@@ -67,13 +67,13 @@ class ConsumerQuestions:
             RequestCode.CONSUME_MESSAGE_DIRECTLY: self.consume_directly,
         }
 
-    def reset(self, connection: Connection, command: RemotingCommand) -> None:
+    def reset(self, connection: Channel, command: RemotingCommand) -> None:
         """Go on at other offsets, as brokers of RocketMQ 4 tell them."""
         for queue, offset in decode_queue_table(command.body, "offsetTable").items():
             if isinstance(offset, int) and (one := self.queues.get(queue)) is not None:
                 one.move(offset)
 
-    def status(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def status(self, connection: Channel, command: RemotingCommand) -> RemotingCommand:
         """Tell the offsets in a topic."""
         header = decode_header(GetConsumerStatusRequestHeader, command.ext_fields)
         offsets: dict[QueueKey, int] = {}
@@ -82,7 +82,7 @@ class ConsumerQuestions:
             offsets = {one.queue: one.offset for one in share if one.offset is not None}
         return command.response(body=encode_queue_tables({"messageQueueTable": offsets}))
 
-    def running_info(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def running_info(self, connection: Channel, command: RemotingCommand) -> RemotingCommand:
         """Tell what the consumer does just now (`ConsumerRunningInfo`)."""
         header = decode_header(GetConsumerRunningInfoRequestHeader, command.ext_fields)
         if header.consumer_group != self.group.name:
@@ -126,7 +126,7 @@ class ConsumerQuestions:
         }
 
     def consume_directly(
-        self, connection: Connection, command: RemotingCommand
+        self, connection: Channel, command: RemotingCommand
     ) -> Coroutine[Any, Any, RemotingCommand] | RemotingCommand:
         """Let the handler consume one message that an operator has chosen, whatever was done with it before."""
         header = decode_header(ConsumeMessageDirectlyResultRequestHeader, command.ext_fields)

@@ -28,7 +28,7 @@ from reput.remoting.client_call_headers import ReplyMessageRequestHeader
 from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header
 from reput.remoting.topic_validator import REPLY_TOPIC_POSTFIX
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 logger = logging.getLogger("reput.client")
 
@@ -60,7 +60,7 @@ class RequestsAndReplies:
         """Wait no more."""
         self._waiting.pop(number).cancel()
 
-    def replied(self, connection: Connection, command: RemotingCommand) -> RemotingCommand:
+    def replied(self, connection: Channel, command: RemotingCommand) -> RemotingCommand:
         """Take PUSH_REPLY_MESSAGE_TO_CLIENT; a reply that comes too late is dropped."""
         header = decode_header(ReplyMessageRequestHeader, command.ext_fields)
         properties = decode_properties((header.properties or "").encode())

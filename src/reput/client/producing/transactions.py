@@ -27,7 +27,7 @@ from reput.remoting.command import RemotingCommand
 from reput.remoting.header import decode_header, encode_header
 from reput.remoting.queue_tables import QueueKey
 from reput.remoting.transaction_headers import CheckTransactionStateRequestHeader, EndTransactionRequestHeader
-from reput.transport.connection import Connection
+from reput.transport.channel import Channel
 
 if TYPE_CHECKING:
     from reput.client.instance.traces import Traces
@@ -117,11 +117,11 @@ class Transactions:
         except ReputError as error:
             peers.failed("the outcome of a transaction was not sent", error, id=half.message_id)
 
-    def asked(self, connection: Connection, command: RemotingCommand) -> None:
+    def asked(self, connection: Channel, command: RemotingCommand) -> None:
         """Take CHECK_TRANSACTION_STATE."""
         self._client.spawn(self._answer(connection, command))
 
-    async def _answer(self, connection: Connection, command: RemotingCommand) -> None:
+    async def _answer(self, connection: Channel, command: RemotingCommand) -> None:
         header = decode_header(CheckTransactionStateRequestHeader, command.ext_fields)
         broker_name = (command.ext_fields or {}).get("bname", "")
         queue = QueueKey(header.topic or "", broker_name, 0)
