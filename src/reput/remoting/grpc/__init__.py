@@ -1,0 +1,1 @@
+"""RocketMQ 5's gRPC protocol: its messages, and how they are read and written."""
