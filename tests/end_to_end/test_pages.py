@@ -118,6 +118,7 @@ NOT_RUN: dict[str, dict[str, str]] = {
         "bin/mqproxy": "Apache's own; tests/interop starts it",
         "time=2026": "lines of stderr, which tests/unit/cli/display/test_logs.py compares",
     },
+    "grpc.md": {"import rocketmq": "tests/interop/test_grpc_clients.py runs it, with packages of Apache's client"},
     "client/README.md": {
         "a pull failed": "lines of stderr, which tests/unit/client/instance/test_peer_log.py compares",
         "reput consume orders --group billing --tags 'paid || shipped' --follow": "goes on until Ctrl-C",

@@ -1,11 +1,13 @@
-"""RocketMQ 5's gRPC clients on our broker, behind Apache's own proxy."""
+"""RocketMQ 5's gRPC clients on our broker, at its own port and behind Apache's own proxy."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,8 +20,8 @@ from reput.remoting.topic_validator import TIMER_TOPIC
 from reput.service.pop.topics import pop_retry_topic_of
 from tests.support.asking import call
 from tests.support.async_tests import run
-from tests.support.broker import Client, messages_of, pull_command, with_topic
-from tests.support.rocketmq.clients import run_client, sorted_bodies
+from tests.support.broker import Client, make_topic, messages_of, pull_command, with_topic
+from tests.support.rocketmq.clients import built, run_client, sorted_bodies
 from tests.support.rocketmq.grpc_proxy import grpc_proxy
 
 pytestmark = pytest.mark.java
@@ -46,9 +48,9 @@ async def make_topics_and_groups(client: Client, language: str) -> None:
         assert answer.code == 0, answer
 
 
-@pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
-    """A broker, and the address of a proxy in front of it."""
+@pytest.fixture(scope="module", params=["own port", "proxy"])
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, str]]:
+    """A broker, and the address for clients: its own, or that of a proxy in front of it."""
 
     async def prepare() -> None:
         host, _, port = broker.address.rpartition(":")
@@ -60,8 +62,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Broker, s
     folder = tmp_path_factory.mktemp("grpc")
     with Broker.start(folder / "store", **HERE) as broker:
         run(prepare())
-        with grpc_proxy(broker.namesrv, folder) as proxy:
-            yield broker, proxy
+        if request.param == "own port":
+            yield broker, broker.address
+        else:
+            with grpc_proxy(broker.namesrv, folder) as proxy:
+                yield broker, proxy
 
 
 def stored(address: str, topic: str, queues: int) -> list[MessageExt]:
@@ -118,3 +123,19 @@ def test_an_unmodified_client_does_all_that_it_can(
         assert steps == [f"{group}-{i:02d}" for i in range("xy".index(group), 20, 2)]
     assert 0 <= told["late_ms"] < LATE_MS
     assert sorted_bodies(told["transaction"]) == ["checked", "commit"]
+
+
+def test_the_program_of_the_page_runs(tmp_path: Path) -> None:
+    """As it stands, but for the address: with Apache's client and the packages that it asks for."""
+    page = (Path(__file__).parents[2] / "docs" / "grpc.md").read_text()
+    program = page.partition("```python\n")[2].partition("```")[0]
+    assert "127.0.0.1:10911" in program
+
+    with Broker.start(tmp_path / "store", **HERE) as broker:
+        make_topic(broker.address, "orders", 1)
+        python = built("grpc/python") / "venv/bin/python"
+        text = program.replace("127.0.0.1:10911", broker.address) + "import os; os._exit(0)"
+        told = subprocess.run([python, "-c", text], capture_output=True, text=True, timeout=120, check=True)
+        (sent,) = stored(broker.address, "orders", 1)
+    message_id, body = told.stdout.split()
+    assert (message_id, body) == (sent.unique_key, "b'hello'")

@@ -7,9 +7,11 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 
 from reput.broker.access.access import Access
 from reput.broker.config_checks import check_ports, keys_of_start, maps_filters
+from reput.broker.grpc.calls import GrpcCalls
 from reput.broker.metrics.broker_metrics import BrokerMetrics
 from reput.broker.pulls.message_filters import consumer_filters
 from reput.broker.services import BrokerServices
@@ -18,6 +20,7 @@ from reput.broker.topic_creation import create_first, own_topics, warn_of_unread
 from reput.config.broker import BrokerConfig, MetricsExporterType
 from reput.config.message_store import MessageStoreConfig
 from reput.config.namesrv import NamesrvConfig
+from reput.config.tls import TlsMode
 from reput.errors import RemotingError, WouldWaitError
 from reput.events import Event
 from reput.files import DISK, FileLayer, NeverWaiting
@@ -39,6 +42,7 @@ from reput.store.message_store import MessageStore
 from reput.transport.client import RemotingClient
 from reput.transport.connection import Connection
 from reput.transport.http import HttpServer
+from reput.transport.made_certificate import made_tls
 from reput.transport.server import RemotingServer, reached_at
 from reput.transport.server_tls import ServerTls
 from reput.transport.tls import ClientTls
@@ -91,7 +95,13 @@ class BrokerController:
         self._pages = HttpServer()
         self._ha: HAService | None = None
         max_idle_s, tls = config.server_channel_max_idle_time_seconds, ServerTls.of(config)
-        self._server = RemotingServer(self, max_idle_s=max_idle_s, tls=tls)
+        self._calls = GrpcCalls()
+        make_tls = None
+        if tls is None and config.tls_server_mode is not TlsMode.DISABLED:
+            make_tls = partial(made_tls, os.path.join(path, CONFIG), files)
+        self._server, self._server_of_calls = (
+            RemotingServer(self, max_idle_s=max_idle_s, tls=tls, calls=self._calls, make_tls=make_tls) for _ in range(2)
+        )
         self._server_of_slaves = RemotingServer(self, max_idle_s=max_idle_s, tls=tls)
         self.address = ""
         self.namesrv = ""
@@ -133,6 +143,9 @@ class BrokerController:
         try:
             with _port_of("listenPort"):
                 port = await self._server.bind(config.bind_address, store_config.listen_port)
+            if config.grpc_server_port:
+                with _port_of("grpcServerPort"):
+                    await self._server_of_calls.bind(config.bind_address, config.grpc_server_port)
             store_config = replace(store_config, listen_port=port, store_path_root_dir=os.path.abspath(self._path))
             self._store_config = store_config
             self.address = store_config.store_host
@@ -167,6 +180,7 @@ class BrokerController:
                     self._ha = ha
                     state.dispatch.on_growth = ha.wake
                 self._services = services = BrokerServices(state, access, self._config_path, self._client)
+                services.grpc.serve(self._calls)
                 await state.pools.writes.run(access.create_first)
                 if state.slave is None:
                     await state.pools.writes.run(create_first, state.topics)
@@ -174,6 +188,8 @@ class BrokerController:
                 else:  # a slave gets its topics from the master
                     await state.pools.writes.run(state.topics.create, topics)
                 await self._server.listen()
+                if config.grpc_server_port:
+                    await self._server_of_calls.listen()
                 if ha is not None:
                     await self._listen_for_slaves()
                 if is_measured:
@@ -239,6 +255,7 @@ class BrokerController:
     async def _close_ports(self) -> None:
         await self._pages.stop()
         await self._server.stop()
+        await self._server_of_calls.stop()
         await self._server_of_slaves.stop()
         if self._name_server is not None:
             await self._name_server.stop()

@@ -153,20 +153,34 @@ class ClientProcessor:
     ) -> Answer | Coroutine[Any, Any, Answer]:
         if not connection.is_open:  # nobody is to forget them again
             return None
-        data, subscriptions = heartbeat
+        creations = self.register(connection, *heartbeat, (command.language.name, command.version))
+        answer = command.response(ResponseCode.SUCCESS, None, dict(_HEARTBEAT_V2))
+        return self._when_done(creations, answer) if creations else answer
+
+    def register(
+        self,
+        connection: Channel,
+        data: HeartbeatData,
+        subscriptions: list[list[SubscriptionData]],
+        client: tuple[str, int],
+    ) -> set[asyncio.Future[None]]:
+        """Know the groups of a client, and what makes the retry topics that are not there.
+
+        `subscriptions`: by consumer; `client`: its language and version. Raises RemotingCommandError for too many
+        groups.
+        """
         self._check_groups(connection, data)
         begun = [
-            self._register(connection, command, data, consumer, wanted)
+            self._register(connection, client, data, consumer, wanted)
             for consumer, wanted in zip(data.consumers, subscriptions, strict=True)
         ]
+        language, version = client
         for group in data.producer_groups:
             self._producers.register_producer(
-                group, connection, client_id=data.client_id, language=command.language.name, version=command.version,
+                group, connection, client_id=data.client_id, language=language, version=version,
                 now_ms=self._clock.machine_ms(),
             )  # fmt: skip
-        answer = command.response(ResponseCode.SUCCESS, None, dict(_HEARTBEAT_V2))
-        creations = {task for task in begun if task is not None}
-        return self._when_done(creations, answer) if creations else answer
+        return {task for task in begun if task is not None}
 
     async def _when_done(self, creations: set[asyncio.Future[None]], answer: Answer) -> Answer:
         await asyncio.wait(creations)
@@ -175,7 +189,7 @@ class ClientProcessor:
     def _register(
         self,
         connection: Channel,
-        command: RemotingCommand,
+        client: tuple[str, int],
         data: HeartbeatData,
         consumer: ConsumerData,
         subscriptions: list[SubscriptionData],
@@ -198,7 +212,7 @@ class ClientProcessor:
         if retry_topic is not None and self._slave is None and not self._creation.is_full:  # a slave copies it
             creation = self._creation.start(retry_topic)
         change = self._consumers.register_consumer(
-            name, connection, client_id=data.client_id, language=command.language.name, version=command.version,
+            name, connection, client_id=data.client_id, language=client[0], version=client[1],
             consume_type=consumer.consume_type,
             message_model=consumer.message_model,
             consume_from_where=consumer.consume_from_where,

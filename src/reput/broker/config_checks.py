@@ -40,6 +40,8 @@ def check_ports(config: BrokerConfig, store_config: MessageStoreConfig, namesrv_
     Raises ConfigError with both names.
     """
     wanted = {"listenPort": store_config.listen_port, "haListenPort": config.ha_listen_port}
+    if config.grpc_server_port:
+        wanted["grpcServerPort"] = config.grpc_server_port
     if namesrv_port is not None:
         wanted["the name server's port"] = namesrv_port
     if config.metrics_exporter_type is MetricsExporterType.PROM:

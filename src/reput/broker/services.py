@@ -15,6 +15,8 @@ from reput.broker.admin.processors import admin_processors
 from reput.broker.broker_to_client import BrokerToClient
 from reput.broker.client_processor import ClientProcessor
 from reput.broker.consumer_processor import ConsumerProcessor
+from reput.broker.grpc.client_channel import CommandPath
+from reput.broker.grpc.grpc_services import GrpcServices
 from reput.broker.large_bodies import is_large
 from reput.broker.periodic_work import PeriodicWork
 from reput.broker.pop.pop import Pop
@@ -72,6 +74,7 @@ class BrokerServices:
         held_pulls: Pulls that wait for messages.
         timers: Messages with a time; None without `timerWheelEnable`.
         pop: What there is for POP.
+        grpc: Answers the calls of gRPC clients.
         ended: Half messages that were ended, and are not marked yet.
         transactions: Asks how transactions ended.
     """
@@ -145,6 +148,11 @@ class BrokerServices:
             self._refusal(),
         )
         is_checked = self._refusal() is not None
+        self.grpc = GrpcServices(
+            view, clock, pools, store, topics, groups, self.clients, self.pop.pops,
+            CommandPath(self._requests, state.dispatch, state.send_path.room), access.gate,
+            self.connection_closed,
+        )  # fmt: skip
         self.sends = SendFrameProcessor(
             view, clock, store, topics, state.creation, state.send_path, state.rpc_latency, self._requests,
             self.pop.ack_frames,
@@ -200,6 +208,7 @@ class BrokerServices:
         if isinstance(self._gate, PlainGate):
             self._work.begin(self._gate.keep_reloading())
         self.held_pulls.start()
+        self.grpc.start(self._work)
         if self._slave is None:
             self._start_of_master()
         else:
@@ -255,6 +264,7 @@ class BrokerServices:
     async def stop(self) -> None:
         """End what works by itself."""
         self._work.stop()
+        await self.grpc.stop()
         if self._slave is not None:
             await self._slave.stop()
         await self._schedule.stop()

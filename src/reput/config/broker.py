@@ -69,6 +69,9 @@ class BrokerConfig(TlsConfig):
         THIS_MACHINE, "The address on which it listens; 0.0.0.0 if brokerIP1 is not of this machine alone.",
         local=True, rocketmq=ALL_ADDRESSES,
     )  # fmt: skip
+    grpc_server_port: int = config_key(
+        0, "One more port for clients of gRPC, which listenPort serves, too; 0: none.", maximum=65_535
+    )
     register_name_server_period: int = config_key(
         30_000, "Time between two registrations.", unit="ms", minimum=10_000, maximum=60_000
     )

@@ -34,6 +34,7 @@ class BrokerOptions(MessageStoreOptions, total=False):
     region_id: str
     namesrv_addr: str | None
     bind_address: str
+    grpc_server_port: int
     register_name_server_period: int
     register_broker_timeout_mills: int
     server_channel_max_idle_time_seconds: int

@@ -56,7 +56,9 @@ class MessageStoreConfig(RocketmqConfig):
     """
 
     #: Keys of a `reput broker` that RocketMQ does not have.
-    OTHER_KEYS: ClassVar[tuple[UnusedKey, ...]] = (UnusedKey("haSlaveAddresses", "", OF_BROKER),)
+    OTHER_KEYS: ClassVar[tuple[UnusedKey, ...]] = (
+        UnusedKey("haSlaveAddresses", "", OF_BROKER), UnusedKey("grpcServerPort", "", OF_BROKER),
+    )  # fmt: skip
 
     # where
     store_path_root_dir: str = config_key(

@@ -102,7 +102,7 @@ ROCKETMQ_DEFAULTS = {
     "waitTimeMillsInAdminBrokerQueue": 5_000,
 }
 #: Keys that RocketMQ has not.
-OWN = {"haSlaveAddresses": None}
+OWN = {"grpcServerPort": 0, "haSlaveAddresses": None}
 #: `TlsSystemConfig` of 5.3.3.
 TLS_DEFAULTS = {
     "tls.client.authServer": False,

@@ -23,7 +23,7 @@ UP_TO_5_3_3 = ("4.9.7", "5.3.3")
 USED = {camel_case(name) for kind in (BrokerConfig, MessageStoreConfig) for name in keys_of(kind)}
 OF_A_NAME_SERVER = {camel_case(name) for name in keys_of(NamesrvConfig)}
 #: Keys of reput's own.
-OWN = {"dispatchRules", "haSlaveAddresses"}
+OWN = {"dispatchRules", "grpcServerPort", "haSlaveAddresses"}
 #: Of a key without a default a value that its type takes.
 SAMPLES = {"boolean": "true", "int": "7", "long": "7", "double": "0.5", "String": "x", "TieredStorageLevel": "FORCE"}
 WRONG = {"boolean": "yes", "int": "2147483648", "long": "1.5", "double": "much", "TieredStorageLevel": "SOMETIMES"}

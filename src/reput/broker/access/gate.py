@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from reput.config.broker import BrokerConfig
 from reput.errors import ConfigError, RemotingCommandError
@@ -47,10 +49,10 @@ class Gate:
         fields = command.ext_fields or {}
         user, reason = None, None
         if command.code not in self._unsigned:
-            user, reason = self._authenticate(command, fields)
+            user, reason = self._authenticate(connection, command, fields)
         if reason is None and self._authorizes and command.code not in self._unauthorized:
             if user is None:  # a white list let it in, which is no proof of who it is
-                user, reason = self._authenticate(command, fields)
+                user, reason = self._authenticate(connection, command, fields)
             if user is not None:
                 reason, _ = self._authorize(connection, command, fields, user)
         if reason is None:
@@ -74,7 +76,28 @@ class Gate:
             tell_refused(connection, command, reason)
             raise RemotingCommandError(ResponseCode.NO_PERMISSION, reason)
 
-    def _authenticate(self, command: RemotingCommand, fields: dict[str, str]) -> tuple[User | None, str | None]:
+    def prove(self, name: str, content: str, signature: str) -> str | None:
+        """Reason why a call is not of the user that it names; None if it is. `signature`: of its content, in hex."""
+        if not name:
+            return "username cannot be null."
+        user = self._access.users.get(name)
+        password = (user or _NOBODY).password.encode("utf-8", "replace")
+        expected = hmac.new(password, content.encode("utf-8", "replace"), hashlib.sha1).hexdigest()
+        is_right = hmac.compare_digest(expected.encode(), signature.lower().encode("utf-8", "replace"))
+        return _why_nobody(name, user) or (None if is_right else "check signature failed.")
+
+    def why_not(self, name: str, needs: Iterable[Need], source_ip: str) -> str | None:
+        """Reason why a user whose name is proven may not do what needs this; None if it may."""
+        if not self._authorizes:
+            return None
+        user = self._access.users.get(name)
+        if user is None:
+            return "the user is gone"
+        return None if user.user_type is UserType.SUPER else self._first_refused(user, needs, source_ip)[0]
+
+    def _authenticate(
+        self, connection: Channel, command: RemotingCommand, fields: dict[str, str]
+    ) -> tuple[User | None, str | None]:
         """(the user, None), or (None, why not)."""
         if not fields:
             return None, "authentication field is null"
@@ -82,12 +105,14 @@ class Gate:
         if not name:
             return None, "username cannot be null."
         user = self._access.users.get(name)
+        if connection.is_proven:
+            why = _why_nobody(name, user)
+            return (None, why) if why else (user, None)
         without = UNIQUE_KEY_QUERY if command.version < _V4_9_4_SNAPSHOT else SIGNATURE
         is_right = is_signed(fields, bytes(command.body), (user or _NOBODY).password, without=without)
-        if user is None:
-            return None, f"User:{name[:64]} is not found."
-        if user.user_status is UserStatus.DISABLE:
-            return None, f"User:{name} is disabled."
+        why = _why_nobody(name, user)
+        if why:
+            return None, why
         return (user, None) if is_right else (None, "check signature failed.")
 
     def _authorize(
@@ -102,13 +127,24 @@ class Gate:
             return "parse authorization context error", None
         if needs is None:
             return f"User:{user.username} has no permission: request {command.code} is for super users", None
-        policies, source_ip = self._access.acls.get(user.username, {}), connection.remote_host[0]
+        return self._first_refused(user, needs, connection.remote_host[0])
+
+    def _first_refused(self, user: User, needs: Iterable[Need], source_ip: str) -> tuple[str | None, Need | None]:
+        """Reason why a user may not do something, and the need that is refused; (None, None) if it may."""
+        policies = self._access.acls.get(user.username, {})
         for need in needs:
             decision = decide(policies, need, source_ip)
             if decision is not Decision.ALLOW:
                 why = "no matched policies." if decision is None else "the decision is deny."
                 return f"User:{user.username} has no permission to access {need.key} from {source_ip}, {why}", need
         return None, None
+
+
+def _why_nobody(name: str, user: User | None) -> str | None:
+    """Reason why nobody can be this user."""
+    if user is None:
+        return f"User:{name[:64]} is not found."
+    return f"User:{name} is disabled." if user.user_status is UserStatus.DISABLE else None
 
 
 def tell_refused(connection: Channel, command: RemotingCommand, reason: str) -> None:

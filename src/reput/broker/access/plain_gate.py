@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from reput.broker.access.gate import tell_refused
 from reput.errors import RemotingCommandError, ReputError
@@ -68,6 +68,14 @@ class PlainGate:
         while True:
             await asyncio.sleep(_RELOAD_S)
             await asyncio.to_thread(self._reload)
+
+    def prove(self, name: str, content: str, signature: str) -> str | None:
+        """Reason why nobody may call by gRPC: the accounts are of clients of the remoting protocol."""
+        return "aclEnable knows no clients of gRPC: they need authenticationEnabled and users"
+
+    def why_not(self, name: str, needs: Iterable[Need], source_ip: str) -> str | None:
+        """Reason why nobody may do something by gRPC."""
+        return self.prove(name, "", "")
 
     def refusal(self, connection: Channel, command: RemotingCommand) -> RemotingCommand | None:
         """The answer to a request that may not be done; None for one that may."""

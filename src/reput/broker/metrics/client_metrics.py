@@ -28,24 +28,24 @@ def client_metrics(
 ) -> Iterable[Metric]:
     """Connections of producers and of consumers, by language and version."""
     producing = Counter(
-        (info.language.lower(), version_name(info.version).lower())
+        (info.language.lower(), version_name(info.version).lower(), info.channel.protocol)
         for group in producers.groups()
         for info in producers.channels(group).values()
     )
-    rows = [((*key, "remoting"), float(count)) for key, count in producing.items()]
+    rows = [(key, float(count)) for key, count in producing.items()]
     labels = ("language", "version", "protocol_type")
     yield families.gauge("rocketmq_producer_connections", "Connections of producers", labels, rows)
-    consuming: Counter[tuple[str, str, str, str]] = Counter()
+    consuming: Counter[tuple[str, str, str, str, str]] = Counter()
     for group in consumers.groups():
         known = consumers.consumer_group_info(group)
         mode = "" if known is None else _CONSUME_MODES.get(known.consume_type, "")
         consuming.update(
-            (group, info.language.lower(), version_name(info.version).lower(), mode)
+            (group, info.language.lower(), version_name(info.version).lower(), mode, info.channel.protocol)
             for info in consumers.channels(group).values()
         )
     yield families.gauge(
         "rocketmq_consumer_connections",
         "Connections of consumers",
         ("consumer_group", "language", "version", "consume_mode", "protocol_type", "is_system"),
-        [((*key, "remoting", java(is_system_group(key[0]))), float(count)) for key, count in consuming.items()],
+        [((*key, java(is_system_group(key[0]))), float(count)) for key, count in consuming.items()],
     )

@@ -34,6 +34,7 @@ class Pop:
         orders: What was popped in order.
         stats: What has been done since the start.
         ack_frames: Takes acks that come together.
+        pops: Pops that wait.
     """
 
     def __init__(
@@ -48,7 +49,8 @@ class Pop:
             clock, store, topics, path.writer, path.room, path.hooks, state.dispatch, state.rpc_latency, revive
         )
         self.orders, self.stats = offsets.orders, revive.stats
-        pops, notifications = PopLongPollingService(view, clock), PopLongPollingService(view, clock)
+        self.pops = pops = PopLongPollingService(view, clock)
+        notifications = PopLongPollingService(view, clock)
         self.listeners = (pops, notifications)
 
         def wake(topic: str, group: str, queue_id: int) -> None:

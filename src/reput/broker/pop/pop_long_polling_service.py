@@ -127,6 +127,14 @@ class PopLongPollingService:
         for waiting in list(self._of.get(connection, ())):
             self._forget(waiting)
 
+    def forget(self, connection: Channel, command: RemotingCommand) -> bool:
+        """Forget one request, whose client waits no more; False if it does not wait, as it is being done."""
+        for waiting in self._of.get(connection, ()):
+            if waiting.command is command:
+                self._forget(waiting)
+                return True
+        return False
+
     async def stop(self) -> None:
         """Answer all that wait with what there is."""
         self._is_stopped = True
