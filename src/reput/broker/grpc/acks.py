@@ -23,6 +23,8 @@ from reput.service.grpc.message_checks import check_invisible_time, checked_grou
 from reput.service.grpc.receipt_handles import ReceiptHandle, ReceiptHandles, check_not_expired, decode_handle
 from reput.service.grpc.statuses import RefusedCallError, ok, overall, refused
 
+#: Messages of one ack; clients ack one.
+_MOST_ENTRIES = 1024
 #: Below 0: to the dead letters.
 _TO_DEAD_LETTERS = "-1"
 
@@ -43,6 +45,9 @@ class Acks:
     async def ack_message(self, caller: Caller, request: AckMessageRequest) -> AckMessageResponse:
         """Ack messages, each by itself."""
         topic, group = checked_topic(request.topic), checked_group(request.group)
+        if len(request.entries) > _MOST_ENTRIES:
+            text = f"{len(request.entries)} messages in one ack: at most {_MOST_ENTRIES}"
+            raise RefusedCallError(Code.BAD_REQUEST, text)
         entries = []
         for one in request.entries:
             try:

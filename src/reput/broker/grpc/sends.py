@@ -38,6 +38,8 @@ _STORED: dict[int, Code] = {
     ResponseCode.FLUSH_SLAVE_TIMEOUT: Code.SLAVE_PERSISTENCE_TIMEOUT,
     ResponseCode.SLAVE_NOT_AVAILABLE: Code.HA_NOT_AVAILABLE,
 }
+#: Messages of one send, which the loop checks at once; clients send one.
+_MOST_MESSAGES = 1024
 _ORDINARY = {"defaultTopic": AUTO_CREATE_TOPIC, "defaultTopicQueueNums": "4", "flag": "0", "reconsumeTimes": "0"}
 
 
@@ -55,6 +57,9 @@ class Sends:
         messages = request.messages
         if not messages:
             raise RefusedCallError(Code.MESSAGE_CORRUPTED, "no message to send")
+        if len(messages) > _MOST_MESSAGES:
+            text = f"{len(messages)} messages in one send: at most {_MOST_MESSAGES}"
+            raise RefusedCallError(Code.MESSAGE_CORRUPTED, text)
         topic = checked_topic(messages[0].topic)
         if any(one.topic is None or one.topic.name != topic for one in messages):
             raise RefusedCallError(Code.MESSAGE_CORRUPTED, "topic in message is not same")

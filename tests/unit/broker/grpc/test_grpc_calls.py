@@ -295,6 +295,20 @@ async def test_several_messages_are_one_batch(tmp_path: Path) -> None:
         assert (answer.status.code, answer.status.message) == (Code.MESSAGE_CORRUPTED, "topic in message is not same")
 
 
+async def test_a_call_has_a_bound_for_its_messages(tmp_path: Path) -> None:
+    async with served_topic(tmp_path, "orders") as (_, operator, client):
+        sent = await client.send("orders", *(b"%d" % number for number in range(1024)))
+        assert sent.status is not None
+        assert sent.status.code == OK, sent.status
+        request = v2.SendMessageRequest([message("orders")] * 1025)
+        assert (await client.call("SendMessage", request)).status.code == Code.MESSAGE_CORRUPTED
+        entries = [v2.AckMessageEntry("id", "odd")] * 1025
+        acked = await client.call("AckMessage", v2.AckMessageRequest(named("g"), named("orders"), entries))
+        assert (acked.status.code, acked.entries) == (Code.BAD_REQUEST, ())
+        stored = await operator.ask(RequestCode.GET_MAX_OFFSET, topic="orders", queueId=0)
+        assert (stored.ext_fields or {})["offset"] == "1024"
+
+
 async def test_sends_are_answered_once_they_are_safe(tmp_path: Path) -> None:
     async with served_topic(tmp_path, "orders", flush_disk_type="SYNC_FLUSH", syncFlushTimeout=60_000) as (
         _,
