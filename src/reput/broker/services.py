@@ -149,7 +149,7 @@ class BrokerServices:
         )
         is_checked = self._refusal() is not None
         self.grpc = GrpcServices(
-            view, clock, pools, store, topics, groups, self.clients, self.pop.pops,
+            view, clock, pools, store, topics, groups, offsets, self.clients, self.pop.pops,
             CommandPath(self._requests, state.dispatch, state.send_path.room), access.gate,
             self.connection_closed,
         )  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reput.broker.clock import BrokerClock
 from reput.broker.grpc.client_channel import Caller, ClientChannel
+from reput.broker.grpc.routes import consumer_needs
 from reput.remoting.acl import ACCESS_KEY
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
@@ -44,7 +45,7 @@ class Acks:
 
     async def ack_message(self, caller: Caller, request: AckMessageRequest) -> AckMessageResponse:
         """Ack messages, each by itself."""
-        topic, group = checked_topic(request.topic), checked_group(request.group)
+        topic, group = _names(caller, request)
         if len(request.entries) > _MOST_ENTRIES:
             text = f"{len(request.entries)} messages in one ack: at most {_MOST_ENTRIES}"
             raise RefusedCallError(Code.BAD_REQUEST, text)
@@ -64,7 +65,7 @@ class Acks:
         self, caller: Caller, request: ChangeInvisibleDurationRequest
     ) -> ChangeInvisibleDurationResponse:
         """Change the invisible time of a message; 0 makes it visible at once."""
-        topic, group, ms = checked_topic(request.topic), checked_group(request.group), to_ms(request.invisible_duration)
+        (topic, group), ms = _names(caller, request), to_ms(request.invisible_duration)
         check_invisible_time(ms, 0)
         handle = self._current(caller, group, request.message_id, request.receipt_handle)
         changed = await self.change(caller.channel, caller.user, group, topic, handle, ms)
@@ -77,7 +78,7 @@ class Acks:
         self, caller: Caller, request: ForwardMessageToDeadLetterQueueRequest
     ) -> StatusResponse:
         """Put a message that its group cannot consume to the dead letters, and ack it."""
-        topic, group = checked_topic(request.topic), checked_group(request.group)
+        topic, group = _names(caller, request)
         handle = self._current(caller, group, request.message_id, request.receipt_handle)
         answer = await self.to_dead_letters(caller.channel, caller.user, group, topic, handle, request.message_id)
         if answer.code != ResponseCode.SUCCESS:
@@ -124,6 +125,16 @@ class Acks:
         if answer.code == ResponseCode.SUCCESS:
             await self.ack(channel, user, group, topic, handle)
         return answer
+
+
+def _names(
+    caller: Caller,
+    request: AckMessageRequest | ChangeInvisibleDurationRequest | ForwardMessageToDeadLetterQueueRequest,
+) -> tuple[str, str]:
+    """Topic and group of a call whose caller may consume them."""
+    topic, group = checked_topic(request.topic), checked_group(request.group)
+    caller.require(*consumer_needs(group, topic))
+    return topic, group
 
 
 def _fields(group: str, topic: str, handle: ReceiptHandle) -> dict[str, str]:

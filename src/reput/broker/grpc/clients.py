@@ -12,12 +12,11 @@ from reput.broker.clock import BrokerClock
 from reput.broker.disk_work import DiskPools
 from reput.broker.grpc.client_channel import Caller, ClientChannel, ClientEvents, CommandPath
 from reput.broker.grpc.client_commands import ClientCommands
-from reput.broker.grpc.routes import consumer_needs
+from reput.broker.grpc.routes import consumer_needs, producer_need
 from reput.broker.pulls.message_filters import compile_beside
 from reput.broker.view import BrokerView
 from reput.errors import RemotingCommandError, RemotingDecodeError
 from reput.events import Event
-from reput.formats.access import Action, ResourceType
 from reput.formats.consumers import ConsumeType
 from reput.remoting.client_bodies import ConsumerData, HeartbeatData
 from reput.remoting.codes import VERSION, LanguageCode
@@ -31,7 +30,6 @@ from reput.remoting.grpc.grpc_interface import (
 from reput.remoting.grpc.grpc_parts import Publishing, Settings, Subscription
 from reput.remoting.grpc.protobuf import decode, encode
 from reput.remoting.subscription_data import SQL92, SubscriptionData
-from reput.service.access.policies import Need
 from reput.service.grpc.client_settings import check_settings, merged_settings
 from reput.service.grpc.message_checks import checked_group, checked_subscription, checked_topic
 from reput.service.grpc.statuses import RefusedCallError, ok
@@ -197,7 +195,7 @@ class Clients:
                 await compile_beside(self._view, self._pools, caller.channel, texts)
         else:  # a topic is the group of its producers
             topics = [checked_topic(topic) for topic in (settings.publishing or Publishing()).topics]
-            caller.require(*(Need(ResourceType.TOPIC, topic, (Action.PUB,)) for topic in topics))
+            caller.require(*map(producer_need, topics))
             data, subscriptions = HeartbeatData(client_id, producer_groups=tuple(topics)), []
         channel = self._known(caller, client_id)
         channel.settings, channel.last_heartbeat_ms = settings, self._clock.machine_ms()
@@ -224,7 +222,12 @@ class Clients:
 def _consumer(client_type: int | None, subscription: Subscription) -> tuple[ConsumerData, list[SubscriptionData]]:
     """A consumer by its settings, and what it wants."""
     group = checked_group(subscription.group)
-    wanted = [checked_subscription(checked_topic(one.topic), one.expression) for one in subscription.subscriptions]
+    topics = [checked_topic(one.topic) for one in subscription.subscriptions]
+    expressions = [one.expression for one in subscription.subscriptions]
+    try:
+        wanted = [checked_subscription(*one) for one in zip(topics, expressions, strict=True)]
+    except RefusedCallError as error:
+        raise RefusedCallError(error.code, "expression format is not correct") from None
     is_simple = client_type == ClientType.SIMPLE_CONSUMER
     kind = ConsumeType.CONSUME_ACTIVELY if is_simple else ConsumeType.CONSUME_PASSIVELY
     return ConsumerData(group, kind), wanted

@@ -21,6 +21,7 @@ from reput.broker.grpc.transactions import TransactionCalls
 from reput.broker.periodic_work import PeriodicWork
 from reput.broker.pop.pop_long_polling_service import PopLongPollingService
 from reput.broker.view import BrokerView
+from reput.service.consumer_offset_manager import ConsumerOffsetManager
 from reput.service.grpc.receipt_handles import RENEW_SCHEDULE_PERIOD_S, ReceiptHandles
 from reput.service.grpc.transaction_data import TransactionData
 from reput.service.subscription_group_manager import SubscriptionGroupManager
@@ -35,7 +36,7 @@ class GrpcServices:
     """Calls over the processors of a broker.
 
     Args:
-        view, clock, pools, store, topics, groups: The broker's.
+        view, clock, pools, store, topics, groups, offsets: The broker's.
         processor: Registers members of groups.
         polling: Where pops wait.
         ways: To the processors.
@@ -51,6 +52,7 @@ class GrpcServices:
         store: MessageStore,
         topics: TopicConfigManager,
         groups: SubscriptionGroupManager,
+        offsets: ConsumerOffsetManager,
         processor: ClientProcessor,
         polling: PopLongPollingService,
         ways: CommandPath,
@@ -60,7 +62,7 @@ class GrpcServices:
         self._clock, self._closed = clock, closed
         most_body = store.config.max_message_size
         data, handles = TransactionData(), ReceiptHandles[ClientChannel]()
-        transactions = TransactionCalls(clock, pools, store, data)
+        transactions = TransactionCalls(clock, pools, store, offsets, data)
         commands = ClientCommands(transactions, most_body)
         self._clients = Clients(view, clock, pools, groups, processor, ways, commands, self._gone)
         acks = Acks(clock, handles)

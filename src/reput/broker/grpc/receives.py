@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from reput.broker.clock import BrokerClock
 from reput.broker.grpc.acks import Acks
 from reput.broker.grpc.client_channel import Caller, ClientChannel
+from reput.broker.grpc.routes import consumer_needs
 from reput.broker.pop.pop_long_polling_service import PopLongPollingService
 from reput.broker.view import BrokerView
 from reput.errors import ReputError
@@ -132,6 +133,7 @@ class Receives:
         poll_ms = self._poll_ms(caller, request)
         queue = request.message_queue
         topic, group = checked_topic(None if queue is None else queue.topic), checked_group(request.group)
+        caller.require(*consumer_needs(group, topic))
         invisible_ms = DEFAULT_INVISIBLE_TIME_MS if request.auto_renew else to_ms(request.invisible_duration)
         check_invisible_time(invisible_ms, MIN_INVISIBLE_TIME_MS)
         wanted = checked_subscription(topic, request.filter_expression)

@@ -89,6 +89,11 @@ class Routes:
         return GrpcBroker(config.broker_name, config.broker_id, endpoints)
 
 
+def producer_need(topic: str) -> Need:
+    """Need of who sends to a topic."""
+    return Need(ResourceType.TOPIC, topic, (Action.PUB,))
+
+
 def consumer_needs(group: str, *topics: str) -> list[Need]:
     """Needs of who consumes topics."""
     of_topics = [Need(ResourceType.TOPIC, topic, (Action.SUB,)) for topic in topics]

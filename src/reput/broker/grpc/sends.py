@@ -8,7 +8,7 @@ from typing import Any
 
 from reput.broker.clock import BrokerClock
 from reput.broker.grpc.client_channel import Caller
-from reput.broker.grpc.routes import message_type_of
+from reput.broker.grpc.routes import message_type_of, producer_need
 from reput.formats.message import Message
 from reput.formats.message_batch import encode_batch
 from reput.formats.message_id import decode_message_id
@@ -61,6 +61,7 @@ class Sends:
             text = f"{len(messages)} messages in one send: at most {_MOST_MESSAGES}"
             raise RefusedCallError(Code.MESSAGE_CORRUPTED, text)
         topic = checked_topic(messages[0].topic)
+        caller.require(producer_need(topic))
         if any(one.topic is None or one.topic.name != topic for one in messages):
             raise RefusedCallError(Code.MESSAGE_CORRUPTED, "topic in message is not same")
         now_ms, remote = self._clock.now_ms(), caller.channel.remote
@@ -146,6 +147,7 @@ class Sends:
     async def recall_message(self, caller: Caller, request: RecallMessageRequest) -> RecallMessageResponse:
         """Take back a message that waits for its time."""
         topic = checked_topic(request.topic)
+        caller.require(producer_need(topic))
         config = self._topics.select_topic_config(topic)
         if config is None:
             raise unknown_topic(topic)

@@ -23,9 +23,11 @@ class TransactionData:
 
     def __init__(self) -> None:
         self._noted: dict[tuple[str, str], list[HalfMessage]] = {}
+        self._ended: dict[tuple[str, str], None] = {}
 
     def note(self, topic: str, transaction_id: str, queue_offset: int, commit_log_offset: int, now_ms: int) -> None:
         """Keep the offsets of a half message that was put or asked for."""
+        self._ended.pop((topic, transaction_id), None)
         noted = self._noted.pop((topic, transaction_id), [])
         noted.append(HalfMessage(queue_offset, commit_log_offset, now_ms + _EXPIRE_MS))
         self._noted[topic, transaction_id] = noted[-_MAX_NUM:]
@@ -36,3 +38,13 @@ class TransactionData:
         """The newest half message of a transaction, which is forgotten here; None if none is known."""
         noted = self._noted.pop((topic, transaction_id), [])
         return next((one for one in reversed(noted) if one.until_ms > now_ms), None)
+
+    def end(self, topic: str, transaction_id: str) -> None:
+        """Know that a transaction has ended: an end of it that comes again finds nothing."""
+        self._ended[topic, transaction_id] = None
+        if len(self._ended) > _MOST:
+            del self._ended[next(iter(self._ended))]
+
+    def is_ended(self, topic: str, transaction_id: str) -> bool:
+        """Whether a transaction has ended a short time ago."""
+        return (topic, transaction_id) in self._ended

@@ -159,7 +159,10 @@ async def test_settings_are_answered_with_those_of_the_server(tmp_path: Path) ->
         (Settings(ClientType.PRODUCER), "there is no publishing or subscription data in settings"),
         (producer_settings("a b"), "process client telemetryCommand failed. The specified topic[a b] contains illegal"),
         (consumer_settings("", "t"), "process client telemetryCommand failed. the specified group is blank"),
-        (consumer_settings("g", "t", tags="||"), "process client telemetryCommand failed. subString split error"),
+        (
+            consumer_settings("g", "t", tags="||"),
+            "process client telemetryCommand failed. expression format is not correct",
+        ),
         (
             consumer_settings("g", "t", client_type=ClientType.PULL_CONSUMER),
             "process client telemetryCommand failed. Client type is not consumer, type: PULL_CONSUMER",
@@ -367,6 +370,16 @@ async def test_a_topic_of_all_kinds_takes_all_kinds(tmp_path: Path) -> None:
             answer = await client.send("orders", b"x", **system)
             assert answer.status is not None
             assert answer.status.code == OK
+
+
+async def test_what_the_broker_forbids_is_an_error_of_the_server(tmp_path: Path) -> None:
+    async with served_topic(tmp_path, "orders:DELAY") as (served, _, client):
+        at_ms = served.controller.state.clock.now_ms() + 3_600_000
+        (entry,) = (await client.send("orders", b"x", delivery_timestamp=timestamp(at_ms))).entries
+        answer = await client.call("RecallMessage", v2.RecallMessageRequest(named("orders"), entry.recall_handle))
+        assert (answer.status.code, answer.status.message) == (
+            Code.INTERNAL_SERVER_ERROR, "recall failed, operation is forbidden",
+        )  # fmt: skip
 
 
 async def test_a_message_that_waits_for_its_time_can_be_recalled(tmp_path: Path) -> None:

@@ -44,6 +44,23 @@ async def test_a_commit_delivers_and_a_rollback_does_not(tmp_path: Path) -> None
         assert (stored.body, stored.unique_key) == (b"committed", first)
 
 
+async def test_a_transaction_ends_once(tmp_path: Path) -> None:
+    """A commit that comes twice, or after a restart, or after a rollback, delivers nothing more."""
+    async with serving_broker(tmp_path / "store") as served, grpc_client(served.controller.address) as client:
+        operator = await served.client()
+        await make_topic(operator)
+        transaction_id, other = await begin(client, b"x"), await begin(client, b"y")
+        assert (await client.call("EndTransaction", end(transaction_id))).status.code == OK
+        assert (await client.call("EndTransaction", end(other, TransactionResolution.ROLLBACK))).status.code == OK
+        for one in (transaction_id, other):
+            assert (await client.call("EndTransaction", end(one))).status.message == "cannot found transaction data"
+        assert len(messages_of(await operator.pull("orders", hold_ms=20_000))) == 1
+    async with serving_broker(tmp_path / "store") as served, grpc_client(served.controller.address) as client:
+        again = await client.call("EndTransaction", end(transaction_id))
+        assert again.status.message == "cannot found transaction data"
+        assert len(messages_of(await (await served.client()).pull("orders"))) == 1
+
+
 async def test_an_odd_end_says_so(tmp_path: Path) -> None:
     async with serving_broker(tmp_path / "store") as served, grpc_client(served.controller.address) as client:
         await make_topic(await served.client())
