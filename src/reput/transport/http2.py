@@ -188,7 +188,7 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def takes_more(self) -> bool:
         """Whether a further frame of this read may be taken now: not if it is paused, closed, or its turn over."""
-        if not self.is_paused and time.perf_counter() > self._turn_end:
+        if self.is_open and not self.is_paused and time.perf_counter() > self._turn_end:
             self._is_late = True
             self._pause()
             self._loop.call_soon(self._next_turn)
@@ -210,7 +210,7 @@ class Http2Connection(asyncio.BufferedProtocol):
 
     def _pause(self) -> None:
         self.is_paused = True
-        if self._transport is not None:
+        if self._transport is not None and self.is_open:
             self._transport.pause_reading()
 
     def _resume(self) -> None:
