@@ -56,8 +56,9 @@ def read_frames(data: bytes) -> list[Frame]:
 
 @dataclass
 class Answer:
-    """The answer to a call."""
+    """The answer to a call: its fields block by block, and all of them."""
 
+    blocks: list[dict[str, str]] = field(default_factory=list)
     fields: dict[str, str] = field(default_factory=dict)
     data: bytearray = field(default_factory=bytearray)
     has_ended: bool = False
@@ -267,7 +268,9 @@ class Client:
             return
         answer = self.answers.setdefault(each.stream, Answer())
         if each.kind == HEADERS:
-            answer.fields.update((name, value) for name, value, _ in self._decoder.decode(each.payload))
+            block = {name: value for name, value, _ in self._decoder.decode(each.payload)}
+            answer.blocks.append(block)
+            answer.fields.update(block)
         elif each.kind == DATA:
             answer.data += each.payload
         elif each.kind == RST_STREAM:

@@ -95,9 +95,8 @@ class Http2Sender:
 
     def _send_end(self, call: GrpcCall) -> None:
         assert call.end is not None
-        block = self._encoder.end(*call.end)
-        if not call.is_answering:
-            block = self._encoder.begin() + block
+        block = b"" if call.is_answering else self._encoder.begin()
+        block += self._encoder.end(*call.end)  # after it: the order of the peer's table
         self._write(frame(HEADERS, END_HEADERS | END_STREAM, call.number, block))
         self._connection.ended(call)
 

@@ -123,6 +123,16 @@ async def test_a_timeout_is_a_number_and_a_unit(text: str | None, seconds: float
     assert timeout_s(text) == pytest.approx(seconds)
 
 
+@pytest.mark.parametrize("first", ["Empty", "Echo"])
+async def test_an_answer_without_messages_leaves_the_fields_of_later_ones_right(first: str) -> None:
+    """Its beginning and its end are one block."""
+    with client_of(Calls({"Empty": lambda call, message: call.finish(), "Echo": echo})) as client:
+        for name in (first, "Empty", "Echo", "Empty"):
+            answer = client.answer(client.call(name, b"x"))
+            begin, end = {":status": "200", "content-type": "application/grpc"}, {"grpc-status": "0"}
+            assert answer.blocks == ([begin, end] if name == "Echo" else [begin | end])
+
+
 async def test_a_late_answer_leaves_in_the_turn_in_which_it_is_given() -> None:
     calls = Calls({"Keep": nothing})
     with client_of(calls) as client:
