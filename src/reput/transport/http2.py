@@ -157,7 +157,7 @@ class Http2Connection(asyncio.BufferedProtocol):
         """Called by the loop, once."""
         self.is_open = False
         self._transport = None
-        self._rest = b""
+        self._rest, self._out, self._out_bytes = b"", [], 0
         self.receiver.lost()
         self._owner.closed(self)
 

@@ -365,10 +365,9 @@ class Http2Receiver:
 
     def lost(self) -> None:
         """Reset all calls: the connection is gone."""
-        calls, self.calls = self.calls, {}
-        for call in calls.values():
+        for call in list(self.calls.values()):
+            self._forget(call)
             call.reset()
-        self.held_bytes = 0
 
     def _reset(self, call: GrpcCall, code: ErrorCode) -> None:
         """Reset a call for what the peer has done: as bad as a reset of its own."""

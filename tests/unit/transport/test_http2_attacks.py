@@ -9,6 +9,8 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reput.formats.hpack import FIELD_OVERHEAD
 from reput.formats.http2 import (
@@ -25,10 +27,11 @@ from reput.formats.http2 import (
     SETTINGS,
     ErrorCode,
 )  # fmt: skip
-from reput.transport.grpc_call import GrpcCall
+from reput.transport.grpc_call import GrpcCall, GrpcError
 from reput.transport.hpack import MOST_HEADERS, encode_field
 from reput.transport.http2_bounds import CLOSE_AT, MOST_CALLS, MOST_RECEIVED
 from reput.transport.http2_frames import frame, rst_stream, window_update
+from tests.support.async_tests import run
 from tests.support.http2 import (
     HELLO,
     Calls,
@@ -394,3 +397,60 @@ async def test_a_stream_may_be_ended_twice_by_headers_and_data() -> None:
     assert client.answer(1).reset == ErrorCode.STREAM_CLOSED
     assert client.connection.calls == 0
     client.close()
+
+
+# -- frames of any kind, in any order
+
+
+#: More than the connection's window has at its beginning.
+LARGE = bytes(70_000)
+
+
+def any_frames() -> st.SearchStrategy[bytes]:
+    streams = st.sampled_from([0, 1, 3, 5, 7, 2])
+    flags = st.sampled_from([0, END_STREAM, END_HEADERS, END_STREAM | END_HEADERS, 0x8, 0x20, 0xFF])
+    whole = st.builds(
+        lambda number, name, message, ends: request(number, name, LARGE if message == b"large" else message, ends=ends),
+        streams, st.sampled_from(["Echo", "Keep", "Upper", "Nothing", "Boom"]),
+        st.none() | st.binary(max_size=20) | st.just(b"large"), st.booleans(),
+    )  # fmt: skip
+    settings = [SETTING.pack(4, 0), SETTING.pack(4, 99_999)]
+    payloads = st.sampled_from([b"", bytes(4), b"\0\0\0\1", b"\0\1\0\0", bytes(5), *settings])
+    known = st.builds(
+        lambda kind, number, payload: frame(kind, 0, number, payload), st.integers(0, 10), streams, payloads
+    )
+    odd = st.builds(frame, st.integers(0, 11), flags, streams, st.binary(max_size=30))
+    return whole | known | odd
+
+
+async def invariants_of(data: bytes) -> None:
+    def boom(call: GrpcCall, message: bytes) -> None:
+        raise GrpcError(3, "no")
+
+    client = Client(Calls({"Echo": echo, "Keep": nothing, "Upper": upper, "Boom": boom}, {"Upper"}))
+    connection = client.connection
+    for begin in range(0, len(data), 1000):
+        client.feed(data[begin : begin + 1000])
+        await asyncio.sleep(0)
+        calls = connection.receiver.calls.values()
+        assert connection.receiver.held_bytes == sum(call.header_size + len(call.received or b"") for call in calls)
+        assert connection.sender.waiting_bytes == sum(call.waiting_bytes for call in calls)
+        for call in calls:
+            assert call.waiting_bytes == sum(map(len, call.waiting or ()))
+    client.read()
+    for number, answer in client.answers.items():
+        assert number not in connection.receiver.calls or not answer.has_ended or answer.reset is None
+    client.close()
+    await asyncio.sleep(0)
+    assert connection.held_bytes == connection.receiver.held_bytes == 0
+    await asyncio.sleep(0)
+
+
+def check(data: bytes) -> None:
+    """In a loop of its own: hypothesis runs no coroutine functions."""
+    run(invariants_of(data))
+
+
+@given(st.lists(any_frames(), max_size=25))
+def test_whatever_frames_come_what_is_held_is_counted_and_the_end_forgets_it(frames: list[bytes]) -> None:
+    check(b"".join(frames))
