@@ -16,8 +16,8 @@ _HTTP1 = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN"
 _HTTP1_ANSWER, _PROXY = b"HTTP", b"PROX"
 
 _GRPC = (
-    "as of gRPC, which RocketMQ 5's own clients speak: give them the address of RocketMQ's proxy "
-    "(docs/broker.md#clients)"
+    "as of gRPC, which RocketMQ 5's own clients speak: give them the address of a broker of reput's, "
+    "or of RocketMQ's proxy (docs/grpc.md)"
 )
 
 
