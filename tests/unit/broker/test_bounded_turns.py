@@ -138,7 +138,7 @@ async def test_tables_are_encoded_one_at_a_time(tmp_path: Path) -> None:
         return b""
 
     async with serving_broker(tmp_path / "store") as served:
-        await served.client()
+        await (await served.client()).round_trip()  # until its first byte a socket may be of any protocol
         [connection] = served.controller._server.connections
         state = served.controller.state
         await asyncio.gather(*(encode_beside(state.pools, connection, encode, None) for _ in range(3)))
