@@ -12,6 +12,7 @@ from typing import Any
 import grpc.aio
 import pytest
 
+from reput.errors import ConfigError
 from reput.formats.properties import DELAY_LEVELS_MS
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.grpc import grpc_interface as v2
@@ -27,7 +28,7 @@ from reput.remoting.grpc.grpc_parts import (
     timestamp,
     to_ms,
 )
-from tests.support.broker import Client, Served, messages_of, serving_broker, with_topic
+from tests.support.broker import Client, Served, controller_of, messages_of, serving_broker, with_topic
 from tests.support.grpc_client import (
     OK,
     GrpcClient,
@@ -40,6 +41,7 @@ from tests.support.grpc_client import (
     receive_request,
 )
 from tests.support.pop import pop
+from tests.support.sockets import free_ports
 
 
 @asynccontextmanager
@@ -86,6 +88,20 @@ async def test_a_route_has_the_queues_of_the_topic_at_the_address_that_the_clien
         plain = await client.call("QueryRoute", v2.QueryRouteRequest(named("orders")))
         expected = Endpoints(AddressScheme.IPV4, [Address("127.0.0.1", port)])
         assert plain.message_queues[0].broker.endpoints == expected
+
+
+async def test_a_port_of_its_own_is_one_more_and_the_one_that_clients_are_told(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    async with served_topic(tmp_path, "orders", grpcServerPort=port) as (_, _, client):
+        with pytest.raises(ConfigError, match="grpcServerPort are both"):
+            await controller_of(tmp_path / "other", grpcServerPort=port, listen_port=port).open()
+        async with grpc_client(f"127.0.0.1:{port}") as other:
+            for one in (client, other):
+                route = await one.call("QueryRoute", v2.QueryRouteRequest(named("orders")))
+                assert route.message_queues[0].broker.endpoints.addresses == [Address("127.0.0.1", port)]
+                assert (await one.send("orders", b"x")).entries[0].offset == int(one is other)
+    with pytest.raises(ConnectionRefusedError):
+        await asyncio.open_connection("127.0.0.1", port)
 
 
 async def test_no_topic_is_made_by_who_asks_for_one(tmp_path: Path) -> None:
