@@ -306,7 +306,7 @@ def _bound_socket(host: str, port: int) -> socket.socket | None:
         socket.inet_pton(family, host)
     except OSError:
         return None
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # by its number asyncio sets TCP_NODELAY
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:

@@ -41,6 +41,16 @@ async def test_a_port_or_a_host_that_is_none_is_told(host: str, port: int) -> No
         await RemotingServer(Serving({})).start(host, port)
 
 
+async def test_small_answers_leave_at_once() -> None:
+    """Else the system holds each one back until the one before is acknowledged (Nagle): 40 ms."""
+    async with serving({ECHO: echo}) as here:
+        await here.peer()
+        connection = await here.opened_connections.get()
+        assert connection._transport is not None
+        accepted = connection._transport.get_extra_info("socket")
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 async def test_connections_above_the_limit_are_closed_and_the_others_served() -> None:
     async with serving({ECHO: echo}, max_connections=2) as here:
         first, second = await here.peer(), await here.peer()
