@@ -18,6 +18,7 @@ from reput import Broker, Message, MessageStore
 from reput.cli import interrupts
 from reput.cli.main import app
 from reput.formats.metadata import TopicConfig
+from tests.support.archives import store_with_sealed_files
 from tests.support.broker import SMALL
 from tests.support.commands import Run
 from tests.support.interrupted import interrupted_at
@@ -32,6 +33,7 @@ UNTIL_STOPPED = {
     "follow": "follow NEW --master MASTER",
     "dispatch": "dispatch STORE --output NEW --runner local",
     "export": "export STORE NEW --follow",
+    "archive": "archive SEALED NEW --follow",
     "tail": "tail STORE --topic orders --from first",
     "consume": "consume orders --follow --namesrv NAMESRV",
     "top": "top STORE --json --interval 60",
@@ -73,6 +75,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
         store.put_messages([Message("orders", b"%d" % number) for number in range(9)])
     for name in ("master", "FORMER"):
         shutil.copytree(folder / "STORE", folder / name)
+    store_with_sealed_files(folder / "SEALED")
     with MessageStore.open(folder / "FORMER", **SMALL) as store:
         store.put_message(Message("orders", b"never copied"))
     (port,) = free_ports(1)
@@ -83,9 +86,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
 @pytest.fixture
 def words(made: dict[str, str], tmp_path: Path, run_reput: Run) -> dict[str, str]:
     """The same, with stores and a new folder for one test."""
-    for name in ("STORE", "FORMER"):
+    for name in ("STORE", "FORMER", "SEALED"):
         shutil.copytree(Path(made["FOLDER"]) / name, tmp_path / name)
-    return made | {name: str(tmp_path / name) for name in ("STORE", "FORMER", "NEW", "BACKUPS", "LAKE")}
+    return made | {name: str(tmp_path / name) for name in ("STORE", "FORMER", "SEALED", "NEW", "BACKUPS", "LAKE")}
 
 
 def test_each_command_that_speaks_of_ctrl_c_is_one_of_these() -> None:

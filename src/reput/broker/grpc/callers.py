@@ -7,13 +7,14 @@ import logging
 from reput.broker.grpc.client_channel import Caller, CallGate
 from reput.broker.grpc.clients import Clients
 from reput.events import Event
+from reput.remoting.acl import SIGNATURE
 from reput.remoting.grpc.grpc_codes import Code
 from reput.service.grpc.statuses import RefusedCallError
 from reput.transport.grpc_call import GrpcCall
 
 logger = logging.getLogger("reput.broker")
 
-_CREDENTIAL, _SIGNATURE = "Credential", "Signature"
+_CREDENTIAL = "Credential"
 
 
 class Callers:
@@ -49,7 +50,7 @@ class Callers:
             return "", "datetime is null."
         _, _, rest = authorization.partition(" ")
         parts = dict(part.strip().partition("=")[::2] for part in rest.split(","))
-        if not {_CREDENTIAL, _SIGNATURE} <= parts.keys():
+        if not {_CREDENTIAL, SIGNATURE} <= parts.keys():
             return "", "authentication header is incorrect."
         user = parts[_CREDENTIAL].partition("/")[0]
-        return user, gate.prove(user, date_time, parts[_SIGNATURE])
+        return user, gate.prove(user, date_time, parts[SIGNATURE])

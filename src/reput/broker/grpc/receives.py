@@ -16,6 +16,7 @@ from reput.broker.view import BrokerView
 from reput.errors import ReputError
 from reput.events import Event
 from reput.formats.message_ext import MessageExt
+from reput.formats.properties import POP_CK
 from reput.remoting.codes import RequestCode, ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.remoting.extra_info import retry_kind
@@ -235,7 +236,7 @@ class Receives:
         while position < len(body):
             record = MessageExt(body, position)
             position += record.store_size
-            text, times = record.properties.get("POP_CK"), record.reconsume_times
+            text, times = record.properties.get(POP_CK), record.reconsume_times
             if text is None:
                 kind, queue_id = retry_kind(record.topic), str(record.queue_id)
                 text = f"{starts[kind, queue_id]} {end} {kind} {broker} {queue_id} {record.queue_offset}"

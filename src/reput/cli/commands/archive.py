@@ -71,7 +71,6 @@ def archive(
 
     Examples:
       reput archive /tmp/store /tmp/archive
-      reput archive /tmp/store /tmp/archive --follow
       reput archive --verify /tmp/archive
     """
     if verify is not None:
