@@ -198,8 +198,13 @@ class BroadcastsWithSlaves(WithSlaves, TroubledBroadcasts):
     """Broadcasting consumers whose brokers have slaves."""
 
     async def _check_served(self) -> None:
+        """Check that each member has handled what slaves have, or more, as its master lived for longer, and kept it."""
         await asyncio.sleep(QUIET_S + COMMIT_S)
-        self._check_files()
+        for slave in self.slaves:
+            for queue in [queue for queue in self.queues if queue.broker_name == slave.name]:
+                for member in self.members:
+                    reach = self.reference.queue(member.name, queue).reach
+                    self.reference.check_end(member.name, queue, max(slave.end(queue), reach))
 
     def _shares(self) -> list[MessageQueue]:
         return sorted(self.queues)

@@ -105,8 +105,9 @@ class ConsumerGroup:
             MQBrokerError: A broker does not filter by expressions.
         """
         self.client.start()
-        for topic, subscription in self.subscriptions.items():
-            await self.client.routes.subscribe_queues(topic)
+        # All at once: a name server that is slow, or silent, holds each of them up for seconds.
+        await asyncio.gather(*map(self.client.routes.subscribe_queues, self.subscriptions))
+        for subscription in self.subscriptions.values():
             if not is_tag_type(subscription.expression_type):
                 await self._check(subscription)
         if self.subscriptions:
@@ -262,14 +263,16 @@ class ConsumerGroup:
 
         A slave gives messages while the master cannot be reached, if the queue needs no lock.
 
-        `commits`: the queue's offset goes with it, if it may be sent, and to who keeps it.
+        `commits`: the queue's offset goes with it, if it may be sent, and to who keeps it. Not one that the broker has:
+        a member that has read it, and handled nothing, would put back what the member before commits at last.
         """
         queue = one.queue
         is_elsewhere = await self.server_of(queue) != self.serving(queue, one.suggested_broker_id)
         if one.needs_lock or not is_elsewhere:
             await self.connect(queue)
         commits = commits and not (is_elsewhere or self.is_broadcasting)
-        may_commit = commits and one.may_commit(asyncio.get_running_loop().time())
+        is_told = one.offset == one.told_offset
+        may_commit = commits and not is_told and one.may_commit(asyncio.get_running_loop().time())
         commit_offset = one.offset if may_commit else None
         address = self.serving(queue, one.suggested_broker_id)
         subscription = self.subscription(queue.topic)

@@ -25,7 +25,7 @@ from reput.remoting.subscription_data import build_subscription_data
 from tests.support.master_and_slave import NUMBERS, Pair, fill, hurry, name_server, until_copied
 from tests.support.virtual.name_servers import ModelNameServer
 from tests.support.virtual.net import VirtualLoop
-from tests.support.virtual.servers import ModelBroker
+from tests.support.virtual.servers import Faults, ModelBroker
 from tests.support.virtual.slaves import SLAVE_ID, ModelSlave
 
 QUEUES = [MessageQueue("orders", "broker-a", number) for number in range(2)]
@@ -246,3 +246,32 @@ def test_an_offset_that_a_slave_has_lost_to_its_master_is_sent_again() -> None:
         name_server.knows.add("broker-a")
 
     served(act)
+
+
+def test_a_pull_does_not_tell_an_offset_that_the_broker_gave() -> None:
+    """The member before may commit what it handled at last behind that answer: it would be put back."""
+
+    async def act(master: ModelBroker, _: ModelSlave, __: ModelNameServer, consumer: PushConsumer) -> None:
+        await asyncio.sleep(60)
+        master.offsets[QUEUES[0]] = 9
+        await asyncio.sleep(60)
+        assert master.offsets[QUEUES[0]] == 9
+
+    served(act)
+
+
+def test_a_start_asks_for_the_routes_of_all_topics_at_once() -> None:
+    async def play() -> None:
+        loop, chance, topics = asyncio.get_running_loop(), random.Random(0), ("orders", "bills", "steps")
+        assert isinstance(loop, VirtualLoop)
+        master = ModelBroker(loop, "broker-a", "10.0.0.1:10911", chance, "g", topics)
+        name_server = ModelNameServer(loop, "10.0.0.100:9876", chance, [master], 1)
+        for server in (master, name_server):
+            server.start()
+        name_server.faults = Faults(late_s=2.0)
+        since = loop.time()
+        async with PushConsumer(name_server.address, group="g", topics=dict.fromkeys(topics, "*"), on_message=handle):
+            assert loop.time() - since < 3.0
+
+    with asyncio.Runner(loop_factory=lambda: VirtualLoop(random.Random(0))) as runner:
+        runner.run(play())
