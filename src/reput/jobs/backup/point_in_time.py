@@ -20,6 +20,7 @@ from reput.formats.metadata import (
     ConsumerOffsets,
     DelayOffsets,
     LmqConsumerOffsets,
+    Topics,
     decode_metadata,
     encode_metadata,
     split_topic_group,
@@ -119,8 +120,10 @@ def find_cut(directory: StoreDirectory, until: Until, manifest: Manifest) -> Cut
     )
 
 
-def fit_config(directory: StoreDirectory, cut: Cut) -> tuple[str, ...]:
+def fit_config(directory: StoreDirectory, cut: Cut, *, is_earlier: bool) -> tuple[str, ...]:
     """Lower offsets of consumers and of the broker's own work to what the log has, and forget sinks' later batches.
+
+    `is_earlier`: the log was cut, so topics that were deleted later have their messages again.
 
     Returns the ids of these sinks. Files that are damaged stay as they are; an audit reports them.
     """
@@ -155,7 +158,24 @@ def fit_config(directory: StoreDirectory, cut: Cut) -> tuple[str, ...]:
                 _fit_transactions(directory, tables, ends)
         if fitted != content:
             directory.files.write_atomically(path, encode_metadata(fitted))
+    if is_earlier:
+        _fit_begins(directory.path, cut.end, directory.files)
     return _fit_sinks(directory.path, cut.end, directory.files)
+
+
+def _fit_begins(root: str, end: int, files: FileLayer) -> None:
+    """Forget deletions of topics at the end of the log or after it: they are not in it.
+
+    A start would lower their begins to the end, and hide all messages of these topics.
+    """
+    path, topics = metadata_path(root, Topics), None
+    with suppress(CorruptMetadataError):
+        topics = decode_file(path, partial(decode_metadata, Topics), files)
+    if topics is None or not topics.begin_offset_table:
+        return
+    begins = {topic: begin for topic, begin in topics.begin_offset_table.items() if begin < end}
+    if len(begins) < len(topics.begin_offset_table):
+        files.write_atomically(path, encode_metadata(replace(topics, begin_offset_table=begins or None)))
 
 
 def _fit_transactions(

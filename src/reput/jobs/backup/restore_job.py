@@ -261,7 +261,8 @@ class _RestoreJob:
         built = rebuild(self._staged, None, runner=self._runner, rules=rules, progress=self._progress, **sizes)
         forgotten: tuple[str, ...] = ()
         if self._until is not None or self._is_archive:  # the store's log was longer than an archive's
-            forgotten = fit_config(StoreDirectory(self._staged, files=files), cut)
+            is_earlier = cut.end < manifest.end_offset
+            forgotten = fit_config(StoreDirectory(self._staged, files=files), cut, is_earlier=is_earlier)
         audited = {name: sizes[name] for name in _AUDITED if name in sizes}
         checked = audit(self._staged, runner=self._runner, progress=self._progress, **audited)
         return Restored(

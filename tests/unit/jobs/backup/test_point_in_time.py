@@ -269,3 +269,27 @@ def test_a_damaged_json_file_is_a_finding_and_stays_what_it_is(tmp_path: Path) -
     )
     assert {finding.code for finding in made.findings} == {"config-damaged"}
     assert os.path.getsize(tmp_path / "restored/config/consumerOffset.json") == 1
+
+
+@pytest.mark.parametrize("rows", [40, 60])
+def test_a_topic_that_was_deleted_after_the_point_has_its_messages(rows: int, tmp_path: Path) -> None:
+    """60: the deletion is at the point. A deletion before it stays, and so does one in a log that is not cut."""
+    with opened(tmp_path / "store") as store:
+        with patch("time.time", lambda: BEGIN / 1000):
+            store.put_message(reput.Message("gone", b"old"))
+        store.delete_topic_config(["gone"])
+        put_timed(store, 60)
+        store.delete_topic_config(["orders"])
+        with patch("time.time", lambda: BEGIN / 1000 + 70):
+            store.put_message(reput.Message("later", b"x"))
+    take(tmp_path / "store", tmp_path / "target")
+    for name, options, count in (
+        ("earlier", {"until_ms": BEGIN + (rows - 1) * 1000}, rows),
+        ("whole", {"until_ms": BEGIN + 80_000}, 0),
+    ):
+        make(tmp_path / "target", tmp_path / name, **options)
+        with opened(tmp_path / name) as restored:
+            queues = [queue for queue in restored.queues() if queue.topic == "orders"]
+            assert sum(queue.max_offset - queue.min_offset for queue in queues) == count
+            assert list(restored.topic_metadata.begin_offset_table or {}) == ["gone"] + ["orders"] * (not count)
+            assert restored.get_message("gone", 0, 0).status is reput.GetMessageStatus.OFFSET_TOO_SMALL
