@@ -32,6 +32,7 @@ from reput.config.arguments import (
 from reput.config.message_store import FlushDiskType
 from reput.errors import AccessDeniedError, ConfigError, RemotingError, ReplicationError
 from reput.extras import saying_the_extra
+from reput.formats.metadata import Topics
 from reput.formats.replication import HEARTBEAT_S
 from reput.transport.tls import ClientTls
 
@@ -362,9 +363,17 @@ class Follower:
         deleted = ours.keys() - theirs.keys() - set(self._own_topics)
         if changed:
             self._store.update_topics(changed)
-        self._writer.copy_deleted_topics(deleted, topics.begin_offset_table or {})
+        self._writer.copy_deleted_topics(deleted, self._begins(topics))
         if changed or deleted:
             self._on_topics()
+
+    def _begins(self, topics: Topics) -> dict[str, int]:
+        """The master's begins of deleted topics, and those that it needs no more, while this log begins earlier."""
+        theirs, first = topics.begin_offset_table or {}, self._store.min_commit_log_offset
+        ours = (self._store.topic_metadata.begin_offset_table or {}).items()
+        left = {topic: begin for topic, begin in ours if topic not in theirs and begin > first}
+        log = self._told(self._master.log) if left else None
+        return {topic: begin for topic, begin in left.items() if log and begin <= log.min_offset} | dict(theirs)
 
     def _look(self, following: int) -> None:
         """Check after a sign of life without bytes that the master still has the log that is followed."""

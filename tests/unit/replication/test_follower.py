@@ -367,6 +367,27 @@ def test_a_topic_that_is_deleted_at_the_master_begins_where_it_does_there(
         assert store.topic_metadata.begin_offset_table == {"orders": begin}
 
 
+def test_a_copy_that_keeps_its_log_for_longer_than_its_master_keeps_begins_that_the_master_needs_no_more(
+    source: tuple[Path, int], master: FakeMaster, tmp_path: Path
+) -> None:
+    """A begin that the master lacks for another reason, as after a restore, goes here, too."""
+    path = tmp_path / "copy"
+    begins = reput.read_log(source[0], columns=["commit_log_offset"]).read_all()["commit_log_offset"].to_pylist()
+    master.topics, master.begins = {"orders": TopicConfig("orders", 4, 4)}, {"orders": begins[100]}
+    follow(path, master)
+    log = master.log[1]
+    at = -(-begins[100] // FILE_SIZE) * FILE_SIZE
+    master.log, master.begins = (at, log[at:]), {}
+    follow(path, master)
+    with open_store(path) as store:
+        assert store.min_commit_log_offset == 0
+        assert shown(store, "orders") == begins[100:]
+    master.log = 0, log
+    follow(path, master)
+    with open_store(path) as store:
+        assert shown(store, "orders") == begins
+
+
 def test_a_copy_that_is_promoted_before_it_has_a_topics_begin_takes_messages_of_that_topic(
     source: tuple[Path, int], master: FakeMaster, tmp_path: Path
 ) -> None:
