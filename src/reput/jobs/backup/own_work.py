@@ -74,22 +74,36 @@ def _waiting(directory: StoreDirectory, levels: Mapping[int, int], begin_ms: int
 
 
 def _last_delivered(directory: StoreDirectory, waiting: Mapping[int, pa.Table], topics: set[str]) -> dict[int, int]:
-    """Queue offset of the last message of each level of which the log has the delivery."""
+    """Queue offset of the last message of each level of which the log has the delivery.
+
+    A level may have a million messages that wait. It delivers in order, so pieces are looked up in steps that double,
+    from the end to one with a delivery, and then between. What is passed over else is delivered again.
+    """
     found: dict[int, int] = {}
-    ends = {level: table.num_rows for level, table in waiting.items()}
-    while ends:
-        begins = {level: max(end - _LOOKED_UP, 0) for level, end in ends.items()}
-        looked_up = {level: waiting[level][begins[level] : end].to_pylist() for level, end in ends.items()}
-        rows = [row for some in looked_up.values() for row in some if row["unique_key"]]
-        delivered = _deliveries(
-            directory, {row[REAL_TOPIC] for row in rows} & topics, [row["unique_key"] for row in rows]
-        )
-        for level, some in looked_up.items():
-            offsets = [row["queue_offset"] for row in some if _is_among(row, level, delivered)]
-            if offsets:
-                found[level] = max(offsets)
-        ends = {level: begin for level, begin in begins.items() if begin and level not in found}
+    for level, table in waiting.items():
+        last = -(-table.num_rows // _LOOKED_UP) - 1
+        miss, number = -1, 0  # pieces from the end; none up to `miss` has a delivery
+        while (offset := _delivered_in(directory, level, table, number, topics)) is None and number < last:
+            miss, number = number, min(2 * number + 1, last)
+        while offset is not None and number - miss > 1:
+            middle = (miss + number) // 2
+            earlier, offset = offset, _delivered_in(directory, level, table, middle, topics)
+            if offset is None:
+                miss, offset = middle, earlier
+            else:
+                number = middle
+        if offset is not None:
+            found[level] = offset
     return found
+
+
+def _delivered_in(directory: StoreDirectory, level: int, table: pa.Table, number: int, topics: set[str]) -> int | None:
+    """Queue offset of the last message of a piece, by its number from the end, that the log has delivered."""
+    end = table.num_rows - number * _LOOKED_UP
+    some = table[max(end - _LOOKED_UP, 0) : end].to_pylist()
+    rows = [row for row in some if row["unique_key"]]
+    delivered = _deliveries(directory, {row[REAL_TOPIC] for row in rows} & topics, [row["unique_key"] for row in rows])
+    return max((row["queue_offset"] for row in rows if _is_among(row, level, delivered)), default=None)
 
 
 _Delivery = tuple[object, ...]

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import reput
@@ -17,9 +18,11 @@ from reput.formats.message_id import decode_message_id
 from reput.formats.op_message import op_offsets
 from reput.formats.timer_log import TIMER_TOPIC
 from reput.jobs.archive.archive_job import archive
+from reput.jobs.backup import own_work
 from reput.jobs.backup.backup_job import backup
 from reput.jobs.backup.restore_job import restore
 from reput.jobs.runner import LocalRunner
+from reput.log.directory import StoreDirectory
 from reput.remoting.codes import RequestCode
 from reput.remoting.topic_validator import TRANS_HALF_TOPIC, TRANS_OP_HALF_TOPIC
 from tests.support.broker import LONG_MS, Client, Served, messages_of, send_command, serving_broker, with_topic
@@ -169,3 +172,29 @@ async def test_a_broker_on_a_restored_log_delivers_and_asks_what_the_log_had_not
         restored = tmp_path / f"restored{number}"
         restore(str(tmp_path / "target"), restored, runner=LocalRunner(1), until_offset=offset, sizes=SIZES)
         await goes_on(restored)
+
+
+@pytest.mark.parametrize("delivered", [0, 1, 3, 4, 5, 57, 399, 400])
+def test_a_level_with_many_messages_that_wait_is_looked_up_in_a_few_steps(
+    delivered: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reput.MessageStore.open(tmp_path / "store").close()
+    waiting = pa.Table.from_pylist([
+        {
+            "queue_offset": 10 + n, "commit_log_offset": n, "unique_key": f"key-{n}", "born_timestamp": 0,
+            "reconsume_times": 0, "REAL_TOPIC": "orders", "REAL_QID": "0",
+        }
+        for n in range(400)
+    ])  # fmt: skip
+    looked_up: list[int] = []
+
+    def deliveries(_: object, topics: set[str], keys: list[str]) -> dict[Any, int]:
+        looked_up.append(len(keys))
+        there = [key for key in keys if int(key[len("key-") :]) < delivered]
+        return {("5", "orders", "0", key, 0, 0): 1000 for key in there}
+
+    monkeypatch.setattr(own_work, "_LOOKED_UP", 4)
+    monkeypatch.setattr(own_work, "_deliveries", deliveries)
+    found = own_work._last_delivered(StoreDirectory(tmp_path / "store"), {5: waiting}, {"orders"})
+    assert found == ({5: 10 + delivered - 1} if delivered else {})
+    assert len(looked_up) <= 15
