@@ -152,6 +152,15 @@ def test_a_message_of_very_many_fields_is_refused_soon(kind: type[Fields], data:
     assert time.process_time() - began < 2
 
 
+def test_a_list_in_many_parts_takes_no_longer_than_in_one() -> None:
+    numbers = [1] * (MAX_FIELDS // 2)
+    began = time.process_time()
+    whole = encode(GrpcMessageQueue(accept_message_types=numbers))
+    read = decode(GrpcMessageQueue, whole + b"\x2a\x01\x01" * (MAX_FIELDS // 5))
+    assert time.process_time() - began < 0.2
+    assert len(read.accept_message_types) == len(numbers) + MAX_FIELDS // 5
+
+
 def test_numbers_of_a_list_are_fields() -> None:
     data = b"\x2a\xc0\x84\x3d" + b"\x01" * 1_000_000
     with pytest.raises(RemotingDecodeError, match=f"more than {MAX_FIELDS} fields"):

@@ -230,7 +230,7 @@ class _Reader:
         return entry.key, entry.value
 
     def _packed(self, message: Any, name: str, at: int, end: int) -> None:
-        values = list(getattr(message, name))
+        values = getattr(message, name) or []  # one list for all parts
         while at < end:
             self._left -= 1
             if self._left < 0:
