@@ -175,7 +175,8 @@ class GrpcCall:
         path: The method's.
         metadata: The request's fields, but for those of HTTP/2's own; the last value of each name.
         deadline: Loop time; infinite without grpc-timeout.
-        on_reset: Called once if the peer, the deadline or the connection's end ends the call.
+        on_reset: Called once if the peer, the deadline or the connection's end ends the call before its whole answer
+            has left.
         is_over: It was finished or reset.
 
     For the connection alone:
@@ -183,7 +184,7 @@ class GrpcCall:
         began: Loop time.
         is_whole: The peer sends nothing more.
         is_answering: The beginning of the answer has left.
-        header_size: Of the request's fields.
+        header_size: Of the request's fields, and the memory of the call itself.
         received: What was received and is not taken.
         receive_window, unacknowledged: Bytes that may still come; that came, and will come again once it is said.
         send_window: Bytes that may still go.
@@ -359,16 +360,16 @@ class GrpcCall:
 
     def reset(self) -> None:
         """End the call without an answer; called by the connection, which tells the peer."""
-        is_first, self.is_over = not self.is_over, True
+        on_reset, self.on_reset, self.is_over = self.on_reset, None, True
         self.received = self.waiting = None
         self.waiting_bytes = 0
         self.arrived()
         self.has_room()
         if self._task is not None:
             self._task.cancel()
-        if is_first and self.on_reset is not None:
+        if on_reset is not None:
             try:
-                self.on_reset()
+                on_reset()
             except Exception as error:
                 logger.error(Event("a reset failed", client=self.connection.remote, path=self.path), exc_info=error)
 

@@ -24,6 +24,7 @@ from reput.formats.http2 import (
 from reput.transport.grpc_call import CallConnection, CallOwner, GrpcCall, GrpcStatus, Streamed, Unary, timeout_s
 from reput.transport.hpack import MOST_HEADERS, HeaderDecoder
 from reput.transport.http2_bounds import (
+    CALL_SIZE,
     CALL_WINDOW,
     CONNECTION_WINDOW,
     FOR_RESET,
@@ -214,11 +215,11 @@ class Http2Receiver:
         call = GrpcCall(connection, number, request.path, request.metadata, method or _UNKNOWN)
         call.began = connection.last_read
         call.receive_window, call.send_window = CALL_WINDOW, connection.sender.first_window
-        call.header_size = request.size
+        call.header_size = request.size + CALL_SIZE
         if timeout := request.metadata.get("grpc-timeout"):
             call.deadline = call.began + timeout_s(timeout)
         self.calls[number] = call
-        self.held_bytes += request.size
+        self.held_bytes += call.header_size
         if flags & END_STREAM:
             call.is_whole = True
         if method is None:

@@ -238,6 +238,15 @@ async def test_metadata_of_open_calls_counts() -> None:
     assert client.connection.held_bytes == 0
 
 
+async def test_the_memory_of_open_calls_counts() -> None:
+    client = Client(Calls({"Keep": nothing}))
+    for number in numbers(MOST_CALLS):
+        client.feed(headers(number, request_fields("Keep"), END_HEADERS))
+    assert client.connection.held_bytes > MOST_CALLS * 3000
+    client.close()
+    assert client.connection.held_bytes == 0
+
+
 async def test_messages_of_a_stream_that_nobody_takes_are_bounded_by_its_window() -> None:
     client = Client(Calls({"Keep": nothing}, {"Keep"}))
     client.feed(request(1, "Keep", None, ends=False))
