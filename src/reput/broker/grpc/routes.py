@@ -15,6 +15,7 @@ from reput.remoting.grpc.grpc_interface import (
     QueryRouteResponse,
 )
 from reput.remoting.grpc.grpc_parts import Address, Assignment, Endpoints, GrpcBroker, GrpcMessageQueue, GrpcResource
+from reput.remoting.grpc.protobuf import encode
 from reput.service.access.policies import Need
 from reput.service.grpc.client_settings import is_in_order
 from reput.service.grpc.message_checks import checked_group, checked_topic, unknown_topic
@@ -22,6 +23,8 @@ from reput.service.grpc.statuses import RefusedCallError, ok
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 from reput.service.topic_config_manager import TopicConfigManager
 
+#: Bytes of the request's topic and endpoints, which come again with each queue.
+_MOST_ECHO = 4096
 #: Where a consumer that is not in order receives from: any queue.
 _ANY_QUEUE = -1
 _ACCEPTED: dict[str, tuple[GrpcMessageType, ...]] = {
@@ -45,6 +48,7 @@ class Routes:
         """The queues of a topic; no topic is made."""
         config = self._topic(request.topic)
         caller.require(Need(ResourceType.TOPIC, config.topic_name, (Action.PUB, Action.SUB)))
+        _check_echo(request)
         broker = self._broker(caller, request.endpoints)
         accepted = _ACCEPTED.get(message_type_of(config), (GrpcMessageType.UNSPECIFIED,))
         queues = [
@@ -61,6 +65,7 @@ class Routes:
         caller.require(*consumer_needs(group, config.topic_name))
         if not config.perm & PermName.READ or not config.read_queue_nums:
             raise RefusedCallError(Code.FORBIDDEN, "no readable queue")
+        _check_echo(request)
         broker = self._broker(caller, request.endpoints)
         permission = Permission.READ_WRITE if config.perm & PermName.WRITE else Permission.READ
         in_order = is_in_order(self._groups.subscription_group_table.get(group))
@@ -87,6 +92,13 @@ class Routes:
             endpoints = Endpoints(scheme, [Address(ip, port)])
         config = self._view.config
         return GrpcBroker(config.broker_name, config.broker_id, endpoints)
+
+
+def _check_echo(request: QueryRouteRequest | QueryAssignmentRequest) -> None:
+    """Refuse names and addresses that would be long in the answer, where each queue has them."""
+    size = sum(len(encode(part)) for part in (request.topic, request.endpoints) if part is not None)
+    if size > _MOST_ECHO:
+        raise RefusedCallError(Code.BAD_REQUEST, f"topic and endpoints of {size} bytes: expected {_MOST_ECHO} at most")
 
 
 def producer_need(topic: str) -> Need:
