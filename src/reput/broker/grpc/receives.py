@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, NamedTuple
 
 from reput.broker.clock import BrokerClock
@@ -53,6 +54,8 @@ logger = logging.getLogger("reput.broker")
 
 #: grpcClientConsumerMinLongPollingTimeoutMillis.
 _MIN_LONG_POLLING_MS = 5000
+#: Of a receive in order: it is kept with the group's progress. Clients have 36.
+_MAX_ATTEMPT_ID = 255
 #: A new group begins at the end of a queue (`ConsumeInitMode.MAX`).
 _INIT_MODE = "1"
 
@@ -75,6 +78,11 @@ class _Received(NamedTuple):
     record: MessageExt
     handle: ReceiptHandle
     reconsume_times: int
+
+    @property
+    def message_id(self) -> str:
+        """Id of the message, as its client has it."""
+        return self.record.unique_key or self.record.message_id
 
 
 class Receives:
@@ -150,6 +158,10 @@ class Receives:
             "order": "true" if in_order else "false",
         }  # fmt: skip
         if request.attempt_id is not None:
+            if len(request.attempt_id) > _MAX_ATTEMPT_ID:
+                raise RefusedCallError(
+                    Code.BAD_REQUEST, f"expected an attempt id of at most {_MAX_ATTEMPT_ID} characters"
+                )
             fields["attemptId"] = request.attempt_id
         return _Receive(caller, group, topic, wanted, in_order, max_attempts(config), request.auto_renew), fields
 
@@ -248,8 +260,7 @@ class Receives:
             if receive.wanted.tags and record.tags not in receive.wanted.tags:  # same hash, other tag
                 self._beside(receive, self._acks.ack(caller.channel, caller.user, group, topic, handle))
             elif times >= receive.max_attempts and not is_over:
-                key = record.unique_key or record.message_id
-                work = self._acks.to_dead_letters(caller.channel, caller.user, group, topic, handle, key)
+                work = self._acks.to_dead_letters(caller.channel, caller.user, group, topic, handle, one.message_id)
                 self._beside(receive, work)
             else:
                 found.append(one)
@@ -257,7 +268,10 @@ class Receives:
 
     async def _send(self, receive: _Receive, received: list[_Received]) -> None:
         call, sent = receive.caller.call, 0
-        caller_is_known = bool(receive.caller.channel.client_id)  # the others leave no heartbeats
+        channel = receive.caller.channel
+        renews = receive.renews and bool(channel.client_id)  # the others leave no heartbeats
+        if renews:
+            call.on_reset = partial(self._renew_no_more, receive, received)
         try:
             for one in received:
                 if call.is_choked:
@@ -267,7 +281,7 @@ class Receives:
                 message = delivered_message(
                     one.record, receive.topic, one.handle.text, one.reconsume_times, self._most_body
                 )
-                if receive.renews and caller_is_known:
+                if renews and channel.is_open:
                     self._renew(receive, one)
                 call.send(encode(ReceiveMessageResponse(message=message)))
                 sent += 1
@@ -278,10 +292,15 @@ class Receives:
 
     def _renew(self, receive: _Receive, one: _Received) -> None:
         caller, handle = receive.caller, one.handle
-        message_id = one.record.unique_key or one.record.message_id
+        message_id = one.message_id
         key = HandleKey(receive.group, message_id, handle.broker_name, handle.queue_id, handle.queue_offset)
         renewed = RenewedHandle(receive.group, receive.topic, handle, one.reconsume_times, handle.pop_time, caller.user)
         self._handles.add(caller.channel, key, renewed)
+
+    def _renew_no_more(self, receive: _Receive, received: list[_Received]) -> None:
+        """Leave what may not have come to the client its invisible time, and no more."""
+        for one in received:
+            self._handles.take(receive.caller.channel, receive.group, one.message_id, one.handle)
 
 
 def _starts(text: str) -> dict[tuple[str, str], str]:

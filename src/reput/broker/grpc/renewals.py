@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 from reput.broker.clock import BrokerClock
 from reput.broker.grpc.acks import Acks
@@ -19,6 +20,21 @@ from reput.service.grpc.receipt_handles import (
 from reput.service.subscription_group_manager import SubscriptionGroupManager
 
 logger = logging.getLogger("reput.broker")
+
+_TURN_S = 0.01
+
+
+class _Turn:
+    """Time for which many changes may have the loop: most of them wait for nothing."""
+
+    def __init__(self) -> None:
+        self._end = time.perf_counter() + _TURN_S
+
+    async def over(self) -> None:
+        """Let others have the loop, if the time is over."""
+        if time.perf_counter() > self._end:
+            await asyncio.sleep(0)
+            self._end = time.perf_counter() + _TURN_S
 
 
 class Renewals:
@@ -36,11 +52,14 @@ class Renewals:
 
     async def renew(self) -> None:
         """Renew what is due; called again and again."""
-        due = self._handles.due(self._clock.now_ms(), self._groups.subscription_group_table)
-        for channel, key, renewal in due:
-            handle = await self._change(channel, renewal.renewed, renewal.invisible_time)
-            if not renewal.is_last:
-                self._handles.renewed(channel, key, renewal.renewed, handle)
+        groups, turn = self._groups.subscription_group_table, _Turn()
+        for channel in self._handles.keepers:
+            for key, renewal in self._handles.due(channel, self._clock.now_ms(), groups):
+                handle = await self._change(channel, renewal.renewed, renewal.invisible_time)
+                if not renewal.is_last:
+                    self._handles.renewed(channel, key, renewal.renewed, handle)
+                await turn.over()
+            await turn.over()
 
     async def _change(self, channel: ClientChannel, renewed: RenewedHandle, ms: int) -> ReceiptHandle | None:
         """The new handle of a message; None if it could not be changed."""
@@ -60,8 +79,10 @@ class Renewals:
             task.add_done_callback(self._tasks.discard)
 
     async def _clear(self, channel: ClientChannel, handles: list[RenewedHandle]) -> None:
+        turn = _Turn()
         for renewed in handles:
             await self._change(channel, renewed, INVISIBLE_TIME_WHEN_CLEAR_MS)
+            await turn.over()
 
     async def stop(self) -> None:
         """Return when what was begun is done."""

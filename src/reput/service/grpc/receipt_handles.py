@@ -149,23 +149,27 @@ class ReceiptHandles(Generic[_KeeperT]):
         self._count -= len(handles)
         return handles
 
+    @property
+    def keepers(self) -> list[_KeeperT]:
+        """Clients that hold messages."""
+        return list(self._of)
+
     def due(
-        self, now_ms: int, config_of: Mapping[str, SubscriptionGroupConfig]
-    ) -> Iterable[tuple[_KeeperT, HandleKey, Renewal]]:
-        """Renewals that are to be done now; config_of: the groups by name."""
-        for keeper, handles in list(self._of.items()):
-            for key, renewed in list(handles.items()):
-                handle = renewed.handle
-                left_ms = handle.pop_time + handle.invisible_time - now_ms
-                if left_ms <= 0:
-                    self._remove(keeper, key)
-                elif now_ms - renewed.first_pop_ms >= _RENEW_MAX_TIME_MS:
-                    self._remove(keeper, key)
-                    config = config_of.get(renewed.group)
-                    yield keeper, key, Renewal(renewed, next_delay_ms(config, renewed.reconsume_times), True)
-                elif left_ms <= _RENEW_AHEAD_TIME_MS:
-                    step = min(renewed.renewals, len(_STEPS_MS) - 1)
-                    yield keeper, key, Renewal(renewed, _STEPS_MS[step], False)
+        self, keeper: _KeeperT, now_ms: int, config_of: Mapping[str, SubscriptionGroupConfig]
+    ) -> Iterable[tuple[HandleKey, Renewal]]:
+        """Renewals of a client that are to be done now; config_of: the groups by name."""
+        for key, renewed in list(self._of.get(keeper, {}).items()):
+            handle = renewed.handle
+            left_ms = handle.pop_time + handle.invisible_time - now_ms
+            if left_ms <= 0:
+                self._remove(keeper, key)
+            elif now_ms - renewed.first_pop_ms >= _RENEW_MAX_TIME_MS:
+                self._remove(keeper, key)
+                config = config_of.get(renewed.group)
+                yield key, Renewal(renewed, next_delay_ms(config, renewed.reconsume_times), True)
+            elif left_ms <= _RENEW_AHEAD_TIME_MS:
+                step = min(renewed.renewals, len(_STEPS_MS) - 1)
+                yield key, Renewal(renewed, _STEPS_MS[step], False)
 
     def renewed(self, keeper: _KeeperT, key: HandleKey, renewed: RenewedHandle, handle: ReceiptHandle | None) -> None:
         """Take the handle of a renewal; None: it has failed."""

@@ -67,16 +67,17 @@ def kept(pop_ms: int = 0, reconsume_times: int = 0) -> tuple[ReceiptHandles[str]
 def test_a_message_is_renewed_ten_seconds_before_its_end_and_for_longer_each_time() -> None:
     handles, renewed = kept()
     steps = []
+    assert handles.keepers == ["client"]
     while True:
         end_ms = renewed.handle.pop_time + renewed.handle.invisible_time
         if end_ms - 10_000 < 3 * 60 * MINUTE:
-            assert not list(handles.due(end_ms - 10_001, {}))
-        ((keeper, key, renewal),) = handles.due(end_ms - 10_000, {})
-        assert (keeper, key, renewal.renewed) == ("client", KEY, renewed)
+            assert not list(handles.due("client", end_ms - 10_001, {}))
+        ((key, renewal),) = handles.due("client", end_ms - 10_000, {})
+        assert (key, renewal.renewed) == (KEY, renewed)
         if renewal.is_last:
             break
         steps.append(renewal.invisible_time // MINUTE)
-        handles.renewed(keeper, key, renewed, handle_at(end_ms - 10_000, renewal.invisible_time))
+        handles.renewed("client", key, renewed, handle_at(end_ms - 10_000, renewal.invisible_time))
     assert steps == [1, 3, 5, 10, 30, 60, 60, 60]
     assert (renewal.invisible_time, len(handles)) == (10_000, 0)
 
@@ -85,7 +86,7 @@ def test_the_last_wait_is_that_of_the_group() -> None:
     config = SubscriptionGroupConfig("g", group_retry_policy={"type": "EXPONENTIAL"})
     handles, renewed = kept(reconsume_times=2)
     renewed.handle = handle_at(3 * 60 * MINUTE, MINUTE)
-    ((_, _, renewal),) = handles.due(3 * 60 * MINUTE, {"g": config})
+    ((_, renewal),) = handles.due("client", 3 * 60 * MINUTE, {"g": config})
     assert (renewal.is_last, renewal.invisible_time) == (True, 20_000)
 
 
@@ -106,7 +107,7 @@ def test_three_failures_or_an_end_forget_a_message() -> None:
         handles.renewed("client", KEY, renewed, None)
         assert len(handles) == count
     handles, _ = kept()
-    assert not list(handles.due(MINUTE, {}))
+    assert not list(handles.due("client", MINUTE, {}))
     assert len(handles) == 0
 
 
