@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from reput.broker.grpc.client_channel import Caller, CallGate
-from reput.broker.grpc.clients import Clients
+from reput.broker.grpc.clients import Clients, check_client_id
 from reput.events import Event
 from reput.remoting.acl import SIGNATURE
 from reput.remoting.grpc.grpc_codes import Code
@@ -30,14 +30,14 @@ class Callers:
 
     def of(self, call: GrpcCall) -> Caller:
         """The client and the user of a call; raises RefusedCallError if they are not told, or not proven."""
-        channel = self._clients.channel(call)
         if self._gate is None:
-            return Caller(channel, call)
+            return Caller(self._clients.channel(call, ""), call)
+        check_client_id(call)
         user, why = self._proven(call, self._gate)
         if why is not None:
             logger.warning(Event("call refused", client=call.connection.remote, user=user[:64], reason=why))
             raise RefusedCallError(Code.UNAUTHORIZED, why)
-        return Caller(channel, call, user, self._gate)
+        return Caller(self._clients.channel(call, user), call, user, self._gate)
 
     @staticmethod
     def _proven(call: GrpcCall, gate: CallGate) -> tuple[str, str | None]:

@@ -58,7 +58,8 @@ class ClientChannel:
 
     Attributes:
         client_id, connection, language: As given.
-        settings: As the client has sent them; None before.
+        user: Whose client it is; "" where nobody asks.
+        settings, settings_size: As the client has sent them, None before, and their bytes.
         telemetry: The client's stream; None while it has none.
         is_open: False once the client is forgotten.
         last_heartbeat_ms: Time of its last settings or heartbeat.
@@ -76,6 +77,7 @@ class ClientChannel:
     ) -> None:
         self._ways, self._events = ways, events
         self.client_id, self.language = client_id, language
+        self.user, self.settings_size = "", 0
         self.settings: Settings | None = None
         self.telemetry: GrpcCall | None = None
         self.is_open = True
@@ -223,7 +225,7 @@ class Caller:
 
     def require(self, *needs: Need) -> None:
         """Raise RefusedCallError unless who calls may do this."""
-        why = None if self.gate is None else self.gate.why_not(self.user, needs, self.channel.remote_host[0])
+        why = None if self.gate is None else self.gate.why_not(self.user, needs, self.call.connection.remote_host[0])
         if why is not None:
             logger.warning(Event("call refused", client=self.channel.remote, user=self.user, reason=why))
             raise RefusedCallError(Code.UNAUTHORIZED, why)

@@ -40,7 +40,8 @@ logger = logging.getLogger("reput.broker")
 
 #: Clients that are known by their settings.
 _MOST_CLIENTS = 10_000
-_MAX_SETTINGS = 64 << 10
+#: Bytes of the settings of one client, and of all: in memory they take ten times as much.
+_MAX_SETTINGS, _MOST_SETTINGS = 64 << 10, 32 << 20
 _MAX_CLIENT_ID = 255
 
 
@@ -68,19 +69,22 @@ class Clients:
     ) -> None:
         self._view, self._pools, self._groups, self._processor = view, pools, groups, processor
         self._clock, self._ways, self._commands, self._closed = clock, ways, commands, closed
-        self._by_id: dict[str, ClientChannel] = {}
+        #: By user and id: nobody takes over the client of another user.
+        self._by_id: dict[tuple[str, str], ClientChannel] = {}
+        #: Bytes of the settings that are kept.
+        self._settings_size = 0
         #: For the calls of clients without settings.
         self._unknown: WeakKeyDictionary[CallConnection, ClientChannel] = WeakKeyDictionary()
         self.events = ClientEvents(commands.told, commands.asked, self._forget)
 
     # -- channels
 
-    def channel(self, call: GrpcCall) -> ClientChannel:
-        """The channel of the client that calls, or of its connection; raises RefusedCallError without client id."""
-        client_id = call.metadata.get("x-mq-client-id", "")
-        if not client_id or client_id.isspace():
-            raise RefusedCallError(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
-        known = self._by_id.get(client_id)
+    def channel(self, call: GrpcCall, user: str) -> ClientChannel:
+        """The channel of the client that calls, or of its connection; raises RefusedCallError without client id.
+
+        user: Proven; "" where nobody asks.
+        """
+        known = self._by_id.get((user, check_client_id(call)))
         if known is not None:
             known.use(call.connection)
             return known
@@ -102,8 +106,9 @@ class Clients:
             self._closed(channel)
 
     def _forget(self, channel: ClientChannel) -> None:
-        if self._by_id.get(channel.client_id) is channel:
-            del self._by_id[channel.client_id]
+        if self._by_id.get((channel.user, channel.client_id)) is channel:
+            del self._by_id[channel.user, channel.client_id]
+            self._settings_size -= channel.settings_size
         if channel.telemetry is not None:
             channel.telemetry.finish()
         self._closed(channel)
@@ -135,18 +140,19 @@ class Clients:
                     if len(data) > _MAX_SETTINGS:
                         text = f"settings of {len(data)} bytes: expected {_MAX_SETTINGS} at most"
                         raise GrpcError(GrpcStatus.RESOURCE_EXHAUSTED, text)
-                    await self._take_settings(caller, command.settings)
+                    await self._take_settings(caller, command.settings, len(data))
                 elif (answer := self._commands.answer(command)) is not None:
                     caller.channel.answered(answer)
+                await asyncio.sleep(0)  # others have the loop after each of many messages
         finally:
             if caller.channel.telemetry is call:
                 caller.channel.telemetry = None
         call.finish()
 
-    async def _take_settings(self, caller: Caller, settings: Settings) -> None:
+    async def _take_settings(self, caller: Caller, settings: Settings, size: int) -> None:
         try:
             check_settings(settings)
-            await self._register(caller, settings, is_heartbeat=False)
+            await self._register(caller, settings, size)
         except RefusedCallError as error:
             is_empty = settings.publishing is None and settings.subscription is None
             prefix = "" if is_empty else "process client telemetryCommand failed. "
@@ -162,7 +168,7 @@ class Clients:
         settings = self._settings(caller)
         if settings.subscription is not None:
             checked_group(request.group)
-        await self._register(caller, settings, is_heartbeat=True)
+        await self._register(caller, settings)
         return StatusResponse(ok())
 
     def notify_client_termination(self, caller: Caller, request: NotifyClientTerminationRequest) -> StatusResponse:
@@ -182,9 +188,12 @@ class Clients:
 
     # -- groups
 
-    async def _register(self, caller: Caller, settings: Settings, *, is_heartbeat: bool) -> None:
-        """Let the broker's groups know a client; raises RefusedCallError."""
-        client_id = caller.call.metadata["x-mq-client-id"]
+    async def _register(self, caller: Caller, settings: Settings, size: int | None = None) -> None:
+        """Let the broker's groups know a client by new settings of this size, None: by a heartbeat.
+
+        Raises RefusedCallError.
+        """
+        is_heartbeat, client_id = size is None, caller.call.metadata["x-mq-client-id"]
         if settings.subscription is not None:
             consumer, wanted = _consumer(settings.client_type, settings.subscription)
             data = HeartbeatData(client_id, consumers=(consumer,), without_sub=is_heartbeat)
@@ -197,7 +206,7 @@ class Clients:
             topics = [checked_topic(topic) for topic in (settings.publishing or Publishing()).topics]
             caller.require(*map(producer_need, topics))
             data, subscriptions = HeartbeatData(client_id, producer_groups=tuple(topics)), []
-        channel = self._known(caller, client_id)
+        channel = self._known(caller, client_id, size)
         channel.settings, channel.last_heartbeat_ms = settings, self._clock.machine_ms()
         try:
             creations = self._processor.register(channel, data, subscriptions, (channel.language.name, VERSION))
@@ -206,17 +215,33 @@ class Clients:
         if creations:
             await asyncio.wait(creations)
 
-    def _known(self, caller: Caller, client_id: str) -> ClientChannel:
-        """The channel of a client that has settings from now on."""
-        channel = self._by_id.get(client_id)
+    def _known(self, caller: Caller, client_id: str, size: int | None) -> ClientChannel:
+        """The channel of a client that has settings of this size from now on; None: those that it has."""
+        channel = self._by_id.get((caller.user, client_id))
+        more = 0 if size is None else size - (0 if channel is None else channel.settings_size)
+        if more > 0 and self._settings_size + more > _MOST_SETTINGS:
+            logger.warning(Event("a client was refused", client=caller.call.connection, id=client_id[:64]))
+            text = f"expected settings of at most {_MOST_SETTINGS} bytes, of all clients"
+            raise RefusedCallError(Code.TOO_MANY_REQUESTS, text)
         if channel is None:
             if len(self._by_id) >= _MOST_CLIENTS or len(client_id) > _MAX_CLIENT_ID:
                 logger.warning(Event("a client was refused", client=caller.call.connection, id=client_id[:64]))
                 text = f"expected a client id of at most {_MAX_CLIENT_ID} characters, of {_MOST_CLIENTS} clients"
                 raise RefusedCallError(Code.TOO_MANY_REQUESTS, text)
-            channel = self._by_id[client_id] = self._made(client_id, caller.call)
+            channel = self._by_id[caller.user, client_id] = self._made(client_id, caller.call)
+            channel.user = caller.user
+        channel.settings_size += more
+        self._settings_size += more
         caller.channel = channel
         return channel
+
+
+def check_client_id(call: GrpcCall) -> str:
+    """The id of the client that calls; raises RefusedCallError if there is none."""
+    client_id = call.metadata.get("x-mq-client-id", "")
+    if not client_id or client_id.isspace():
+        raise RefusedCallError(Code.CLIENT_ID_REQUIRED, "client id cannot be empty")
+    return client_id
 
 
 def _consumer(client_type: int | None, subscription: Subscription) -> tuple[ConsumerData, list[SubscriptionData]]:

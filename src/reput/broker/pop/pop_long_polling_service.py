@@ -10,6 +10,7 @@ from typing import Any
 
 from reput.broker.clock import BrokerClock
 from reput.broker.view import BrokerView
+from reput.remoting.codes import ResponseCode
 from reput.remoting.command import RemotingCommand
 from reput.service.pop.topics import pop_retry_topic_of
 from reput.store.dispatch.arrivals import Arrivals
@@ -123,9 +124,10 @@ class PopLongPollingService:
         return len(self._waiting.get((topic, group), {}).get(queue_id, ()))
 
     def connection_closed(self, connection: Channel) -> None:
-        """Forget the requests of a connection."""
+        """Answer the requests of a client that is gone: its connection may be there."""
         for waiting in list(self._of.get(connection, ())):
             self._forget(waiting)
+            connection.answer(waiting.command.response(ResponseCode.POLLING_TIMEOUT))
 
     def forget(self, connection: Channel, command: RemotingCommand) -> bool:
         """Forget one request, whose client waits no more; False if it does not wait, as it is being done."""

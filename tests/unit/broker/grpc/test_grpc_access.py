@@ -168,3 +168,37 @@ async def test_a_consumer_needs_its_group_and_its_topic(tmp_path: Path) -> None:
         code, messages = await alice.receive("orders", long_polling_timeout=duration(20_000))
         assert (code, bodies(messages)) == (OK, ["y"])
         stream.cancel()
+
+
+async def test_nobody_takes_over_or_ends_the_client_of_another_user(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **AUTHORIZATION) as served, grpc_client(served.controller.address) as plain:
+        await make_topic_and_alice(served, entry("Topic:mine", "Pub"), entry("Group:mg", "Sub"))
+        owner, thief = as_user(plain, "root", ROOT_PASSWORD), as_user(plain, "alice", ALICE_PASSWORD)
+        stream, _ = await owner.settle(producer_settings("orders"))
+        producers = served.controller.state.producers
+        (channel,) = producers.channels("orders")
+        theirs = channel.telemetry
+        ending = v2.NotifyClientTerminationRequest(GrpcResource(name="mg"))
+        assert (await thief.call("NotifyClientTermination", ending)).status.code == Code.UNRECOGNIZED_CLIENT_TYPE
+        other, _ = await thief.settle(producer_settings("mine"))
+        assert list(producers.channels("orders")) == [channel]
+        assert channel.telemetry is theirs
+        assert channel not in producers.channels("mine")
+        assert (await thief.call("NotifyClientTermination", ending)).status.code == OK
+        assert channel.is_open
+        assert list(producers.channels("orders")) == [channel]
+        stream.cancel()
+        other.cancel()
+
+
+async def test_where_a_call_comes_from_is_where_its_own_connection_comes_from(tmp_path: Path) -> None:
+    async with serving_broker(tmp_path, **AUTHORIZATION) as served, grpc_client(served.controller.address) as plain:
+        await make_topic_and_alice(served, entry("Topic:orders", "Pub", ips=("127.0.0.1",)))
+        near = as_user(plain, "alice", ALICE_PASSWORD)
+        stream, _ = await near.settle(producer_settings("orders"))
+        clients = served.controller._services.grpc._clients
+        (channel,) = clients._by_id.values()
+        channel.remote_host = "10.0.0.1", 1  # as by a call over another connection, between two of this one
+        await stream.write(v2.TelemetryCommand(settings=producer_settings("orders")))
+        assert await stream.read() is not grpc.aio.EOF
+        stream.cancel()

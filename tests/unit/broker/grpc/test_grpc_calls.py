@@ -40,6 +40,7 @@ from tests.support.grpc_client import (
     producer_settings,
     receive_request,
 )
+from tests.support.loop_gaps import loop_gaps
 from tests.support.pop import pop
 from tests.support.sockets import free_ports
 
@@ -579,3 +580,83 @@ async def test_clients_of_both_protocols_share_topics_and_groups(tmp_path: Path)
         _, first = await client.receive("orders", batch_size=1)
         popped = messages_of(await pop(operator, "orders"))
         assert sorted([*bodies(first), *(one.body.decode() for one in popped)]) == ["grpc", "remoting"]
+
+
+@pytest.mark.parametrize(
+    "request_of",
+    [
+        lambda text: v2.QueryRouteRequest(named("orders"), Endpoints(AddressScheme.DOMAIN_NAME, [Address(text, 1)])),
+        lambda text: v2.QueryRouteRequest(GrpcResource(text, "orders")),
+        lambda text: v2.QueryAssignmentRequest(GrpcResource(text, "orders"), named("g")),
+    ],
+)
+async def test_a_route_does_not_multiply_what_a_client_says(tmp_path: Path, request_of: Any) -> None:
+    async with served_topic(tmp_path, "orders") as (_, _, client):
+        name = type(request_of("")).__name__.removesuffix("Request")
+        assert (await client.call(name, request_of("h" * 255))).status.code == OK
+        answer = await client.call(name, request_of("h" * 100_000))
+        assert answer.status.code == Code.BAD_REQUEST
+        assert "at most" in answer.status.message
+
+
+async def test_an_attempt_id_is_bounded(tmp_path: Path) -> None:
+    async with served_topic(tmp_path, "orders") as (_, _, client):
+        assert (await client.receive("orders", attempt_id="a" * 256))[0] == Code.BAD_REQUEST
+
+
+async def test_settings_of_all_clients_are_bounded(tmp_path: Path) -> None:
+    async with served_topic(tmp_path, "orders") as (served, _, client):
+        clients = served.controller._services.grpc._clients
+        stream, _ = await client.settle(producer_settings("orders"))
+        for topics in (["orders"] * 2000, ["orders"]):  # the newest settings count
+            await stream.write(v2.TelemetryCommand(settings=producer_settings(*topics)))
+            await stream.read()
+        small = clients._settings_size
+        assert 0 < small < 100
+        clients._settings_size = (32 << 20) - small
+        other, _ = await client.as_client("client-2").settle(producer_settings("orders"))
+        refused = client.as_client("client-3").telemetry()
+        await refused.write(v2.TelemetryCommand(settings=producer_settings("orders")))
+        with pytest.raises(grpc.aio.AioRpcError, match="settings of at most"):
+            await refused.read()
+        for one in (client, client.as_client("client-2")):
+            await one.call("NotifyClientTermination", v2.NotifyClientTerminationRequest())
+        assert clients._settings_size == (32 << 20) - 2 * small
+        stream.cancel()
+        other.cancel()
+
+
+async def test_many_messages_of_a_telemetry_stream_do_not_hold_the_loop(tmp_path: Path) -> None:
+    async with served_topic(tmp_path, "orders") as (served, _, client):
+        clients = served.controller._services.grpc._clients
+        registered, goes_on = clients._register, asyncio.Event()
+
+        async def register_late(*args: Any) -> None:
+            await goes_on.wait()
+            await registered(*args)
+
+        clients._register = register_late  # type: ignore[method-assign]
+        stream = client.telemetry()
+        await stream.write(v2.TelemetryCommand(settings=producer_settings("orders")))
+        for _ in range(20_000):
+            await stream.write(v2.TelemetryCommand())
+        with loop_gaps() as gaps:
+            goes_on.set()
+            assert await stream.read() is not grpc.aio.EOF
+            await stream.done_writing()
+            assert await stream.read() is grpc.aio.EOF
+        assert gaps.worst < 0.05
+
+
+async def test_a_receive_of_a_client_that_ends_is_answered(tmp_path: Path) -> None:
+    async with served_topic(tmp_path, "orders") as (served, _, client):
+        stream, _ = await client.settle(consumer_settings("g", "orders"))
+        received = asyncio.create_task(client.receive("orders", timeout_s=None, long_polling_timeout=duration(20_000)))
+        polling = served.controller._services.pop.pops
+        while not polling.any_wait:
+            await asyncio.sleep(0.01)
+        request = v2.NotifyClientTerminationRequest(GrpcResource(name="g"))
+        assert (await client.call("NotifyClientTermination", request)).status.code == OK
+        async with asyncio.timeout(10):
+            assert await received == (Code.MESSAGE_NOT_FOUND, [])
+        stream.cancel()
