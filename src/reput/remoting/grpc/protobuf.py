@@ -227,7 +227,7 @@ class _Reader:
     def _entry(self, name: str, at: int, end: int) -> tuple[str, str]:
         entry = MapEntry()
         self.fill(entry, at, end, _reads(MapEntry))
-        return entry.key, entry.value
+        return entry.key or "", entry.value or ""
 
     def _packed(self, message: Any, name: str, at: int, end: int) -> None:
         values = getattr(message, name) or []  # one list for all parts
@@ -287,10 +287,10 @@ def _number(kind: int, value: int) -> int:
 
 @dataclass(slots=True)
 class MapEntry(Fields):
-    """An entry of a map."""
+    """An entry of a map. Both are written, also if they are empty, as protobuf's own writers do."""
 
-    key: Annotated[str, 1] = ""
-    value: Annotated[str, 2] = ""
+    key: Annotated[str | None, 1] = ""
+    value: Annotated[str | None, 2] = ""
 
 
 # -- writing

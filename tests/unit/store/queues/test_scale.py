@@ -129,16 +129,18 @@ def read_sparse_logs(*stores: SparseLog) -> list[dict[str, float]]:
 @pytest.mark.slow
 def test_a_sparse_log_of_a_terabyte_is_opened_read_and_cleaned_with_few_maps_and_little_memory(tmp_path: Path) -> None:
     files, used, path = 1000, [0, 650, 999], tmp_path / "store"
-    small = SparseLog(str(tmp_path / "small"), 3, [0, 1, 2])
     large = SparseLog(str(path), files, used)
-    for log in (small, large):
+    small = [
+        SparseLog(str(tmp_path / name), 3, [0, 1, 2]) for name in ("small", "another")
+    ]  # any second one takes more
+    for log in (*small, large):
         sparse_log(Path(log.path), GIB, log.files, log.used)
     assert sum(file.stat().st_size for file in (path / "commitlog").iterdir()) == files * GIB
     for killed in (False, True):
         if killed:
-            for log in (small, large):
+            for log in (*small, large):
                 (Path(log.path) / "abort").touch()
-        _, found = read_sparse_logs(small, large)
+        *_, found = read_sparse_logs(*small, large)
         assert found["was_killed"] == killed
         assert found["maps"] <= 1
         assert found["descriptors"] <= 8
